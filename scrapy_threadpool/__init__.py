@@ -1,0 +1,5 @@
+"""Worker threads for Scrapy."""
+
+from ._version import __version__
+
+__all__ = ["__version__"]

@@ -1,0 +1,1 @@
+"""Scrapy commands: one file each, named after the command."""
