@@ -1,0 +1,48 @@
+"""The add-on: one line in ``ADDONS`` sets everything up."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from . import settings as our_settings
+
+if TYPE_CHECKING:
+    from scrapy.settings import BaseSettings
+
+logger = logging.getLogger(__name__)
+
+_HANDLER = "scrapy_threadpool.ThreadPoolDownloadHandler"
+
+
+class Addon:
+    """Has ``http`` and ``https`` requests downloaded in worker threads.
+
+    Raises ``CONCURRENT_REQUESTS`` to ``NUMBER_OF_THREADS`` where only that is set.
+    """
+
+    def update_settings(self, settings: BaseSettings) -> None:
+        """Set up the crawl.
+
+        :raises ValueError: a setting of this package has a value that is not allowed.
+        """
+        our_settings.check(settings)
+        for scheme in ("http", "https"):
+            self._set_handler(settings, scheme)
+        if settings.getpriority("CONCURRENT_REQUESTS") == 0 and settings.get("NUMBER_OF_THREADS"):
+            threads = our_settings.number_of_threads(settings)
+            if threads > settings.getint("CONCURRENT_REQUESTS"):
+                settings.set("CONCURRENT_REQUESTS", threads, priority="addon")
+
+    @staticmethod
+    def _set_handler(settings: BaseSettings, scheme: str) -> None:
+        handlers = settings["DOWNLOAD_HANDLERS"]
+        chosen = handlers.get(scheme)
+        if chosen is None:
+            handlers.set(scheme, _HANDLER, priority="addon")
+        elif chosen != _HANDLER:
+            logger.warning(
+                "%s requests are not downloaded by worker threads: DOWNLOAD_HANDLERS says %s",
+                scheme,
+                chosen,
+            )

@@ -1,0 +1,184 @@
+"""Between the event loop and a worker pool: calls go down, their outcomes come back up.
+
+What is ready together shares one wake-up of the loop, in whichever mode Scrapy runs: an asyncio
+loop, with or without a Twisted reactor on top of it, or a Twisted reactor of another kind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.defer import Deferred
+
+if TYPE_CHECKING:
+    from .pool import WorkerPool
+
+Callback = tuple[Callable[..., object], tuple[Any, ...]]
+
+
+class LoopClosedError(RuntimeError):
+    """The event loop ended while a worker waited for it."""
+
+
+class Bridge(ABC):
+    """Runs functions in the workers of *pool*, and callbacks on the event loop's thread.
+
+    It is made and closed on the loop's thread, while the loop runs.
+    """
+
+    def __init__(self, pool: WorkerPool):
+        self._pool = pool
+        self._callbacks: deque[Callback] = deque()
+        self._woken = False
+        self._closed = threading.Event()
+
+    @staticmethod
+    def for_running_loop(pool: WorkerPool) -> Bridge:
+        """Return a bridge to the event loop that is running in this thread."""
+        try:
+            return _AsyncioBridge(pool, asyncio.get_running_loop())
+        except RuntimeError:
+            return _ReactorBridge(pool)
+
+    def run(self, function: Callable[..., Any], *args: Any) -> Awaitable[Any]:
+        """Call ``function(*args)`` in a worker; the awaitable gives what it returns or raises.
+
+        An awaitable that is cancelled drops the outcome.
+
+        :raises RuntimeError: the pool is shut down.
+        """
+        waiter = self._waiter()
+        self._pool.submit(self._work, waiter, function, args)
+        return waiter
+
+    def call(self, function: Callable[..., object], *args: Any) -> None:
+        """From any thread: have ``function(*args)`` called on the loop's thread, soon, in order."""
+        self._callbacks.append((function, args))
+        # The flag is read after the append and cleared before the deque is read, so that whatever
+        # is appended without waking the loop is found by the wake-up under way.
+        if not self._woken:
+            self._woken = True
+            self._wake()
+
+    def ask(self, function: Callable[..., Any], *args: Any) -> Any:
+        """From a worker: have ``function(*args)`` called on the loop's thread, and wait for it.
+
+        Returns or raises what the function does.
+
+        :raises LoopClosedError: the loop ends before it comes to it.
+        """
+        answer = _Answer()
+        self.call(answer.get, function, args)
+        while not answer.ready.wait(0.5):
+            if self._closed.is_set():
+                raise LoopClosedError("the event loop has ended")
+        return answer.value()
+
+    def close(self) -> None:
+        """Deliver what is there; from now on nobody waits for the loop."""
+        self._deliver()
+        self._closed.set()
+
+    def _work(self, waiter: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        try:
+            result = function(*args)
+        except BaseException as error:
+            self.call(self._fail, waiter, error)
+        else:
+            self.call(self._succeed, waiter, result)
+
+    def _deliver(self) -> None:
+        self._woken = False
+        callbacks = self._callbacks
+        while callbacks:
+            function, args = callbacks.popleft()
+            function(*args)
+
+    @abstractmethod
+    def _waiter(self) -> Any:
+        """Return a new awaitable of this loop's kind."""
+
+    @abstractmethod
+    def _wake(self) -> None:
+        """From any thread: have the loop call :meth:`_deliver` soon; do nothing if it has ended."""
+
+    @abstractmethod
+    def _succeed(self, waiter: Any, result: Any) -> None:
+        """On the loop's thread: give *waiter* its result."""
+
+    @abstractmethod
+    def _fail(self, waiter: Any, error: BaseException) -> None:
+        """On the loop's thread: give *waiter* its exception."""
+
+
+class _AsyncioBridge(Bridge):
+    def __init__(self, pool: WorkerPool, loop: asyncio.AbstractEventLoop):
+        super().__init__(pool)
+        self._loop = loop
+
+    def _waiter(self) -> asyncio.Future[Any]:
+        return self._loop.create_future()
+
+    def _wake(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._deliver)
+        except RuntimeError:
+            self._closed.set()
+
+    def _succeed(self, waiter: asyncio.Future[Any], result: Any) -> None:
+        if not waiter.done():
+            waiter.set_result(result)
+
+    def _fail(self, waiter: asyncio.Future[Any], error: BaseException) -> None:
+        if not waiter.done():
+            waiter.set_exception(error)
+
+
+class _ReactorBridge(Bridge):
+    def __init__(self, pool: WorkerPool):
+        super().__init__(pool)
+        from twisted.internet import reactor  # the import installs one where there is none
+
+        self._reactor: Any = reactor
+
+    def _waiter(self) -> Deferred[Any]:
+        return Deferred()
+
+    def _wake(self) -> None:
+        self._reactor.callFromThread(self._deliver)
+
+    def _succeed(self, waiter: Deferred[Any], result: Any) -> None:
+        if not waiter.called:
+            waiter.callback(result)
+
+    def _fail(self, waiter: Deferred[Any], error: BaseException) -> None:
+        if not waiter.called:
+            waiter.errback(error)
+
+
+class _Answer:
+    """What the loop's thread makes of a question that a worker waits for."""
+
+    def __init__(self) -> None:
+        self.ready = threading.Event()
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    def get(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        try:
+            self._value = function(*args)
+        except BaseException as error:
+            self._error = error
+        finally:
+            self.ready.set()
+
+    def value(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._value
+

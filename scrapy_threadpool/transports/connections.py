@@ -1,0 +1,90 @@
+"""Idle libcurl handles, and with them the connections they hold, shared by all workers."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+
+from .libcurl import Handle
+
+
+class Connection:
+    """A libcurl handle with at most one connection, and what is known of that connection.
+
+    Options are set only when they change: the handle keeps them from one transfer to the next.
+    """
+
+    def __init__(self, handle: Handle):
+        self.handle = handle
+        self.ip_address: str | None = None
+        self.certificate: bytes | None = None
+        self._options: dict[int, object] = {}
+
+    def set(self, option: int, value: object) -> None:
+        """Set *option* of the handle to *value*; ``None`` is its default."""
+        if self._options.get(option) != value:
+            if value is None:
+                self.handle.unsetopt(option)
+            else:
+                self.handle.setopt(option, value)
+            self._options[option] = value
+
+    def forget(self, option: int) -> None:
+        """Have the next :meth:`set` of *option* reach the handle, whatever was set before."""
+        self._options.pop(option, None)
+
+
+class IdleConnections:
+    """Idle connections by where they lead, latest first; safe to use from any thread.
+
+    For a place to which none leads, a new one is made until there are *limit*; then the one that
+    has been idle for longest is used again, and so the place it led to loses it.
+    """
+
+    def __init__(self, make: Callable[[], Connection], limit: int):
+        self._make = make
+        self._limit = limit
+        self._made = 0
+        self._closed = False
+        self._lock = threading.Lock()
+        self._idle: OrderedDict[int, tuple[Hashable, Connection]] = OrderedDict()
+        self._by_place: dict[Hashable, list[Connection]] = {}
+
+    def take(self, place: Hashable) -> Connection:
+        """Return a connection to use for *place*; :meth:`give` it back."""
+        with self._lock:
+            if place in self._by_place:
+                return self._remove(place, -1)
+            if self._idle and self._made >= self._limit:
+                place, _ = next(iter(self._idle.values()))
+                return self._remove(place, 0)
+            self._made += 1
+        return self._make()
+
+    def give(self, place: Hashable, connection: Connection) -> None:
+        """Take back *connection*, which leads to *place*."""
+        with self._lock:
+            if not self._closed:
+                self._idle[id(connection)] = (place, connection)
+                self._by_place.setdefault(place, []).append(connection)
+                return
+        connection.handle.close()
+
+    def _remove(self, place: Hashable, index: int) -> Connection:
+        connections = self._by_place[place]
+        connection = connections.pop(index)
+        if not connections:
+            del self._by_place[place]
+        del self._idle[id(connection)]
+        return connection
+
+    def close(self) -> None:
+        """Close all idle connections, and those in use when they are given back."""
+        with self._lock:
+            self._closed = True
+            idle = [connection for _, connection in self._idle.values()]
+            self._idle.clear()
+            self._by_place.clear()
+        for connection in idle:
+            connection.handle.close()

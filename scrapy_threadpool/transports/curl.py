@@ -1,0 +1,440 @@
+"""The default transport: libcurl, through pycurl."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import re
+import ssl
+import threading
+from collections.abc import Hashable, Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urldefrag, urlsplit
+
+import pycurl
+from scrapy.utils.url import add_http_if_no_scheme
+
+from .._compat import (
+    CannotResolveHostError,
+    DownloadCancelledError,
+    DownloadConnectionRefusedError,
+    DownloadFailedError,
+    DownloadTimeoutError,
+    ResponseDataLossError,
+    verifies_certificates,
+)
+from ..download import RawResponse, expected_size
+from .base import Transport
+from .connections import Connection, IdleConnections
+from .libcurl import MemoryHandle, StreamingHandle, Transfer, has_memory_handles
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from typing_extensions import Self
+
+    from ..download import Download
+
+logger = logging.getLogger(__name__)
+
+# libcurl's numbers for what pycurl has no names for (include/curl/curl.h)
+_SUPPRESS_CONNECT_HEADERS = 265
+_HTTP_VERSION_2TLS = 4
+_E_WEIRD_SERVER_REPLY = 8
+_E_HTTP2_STREAM = 92
+_E_PROXY = 97
+
+_HTTP_VERSIONS = {
+    "1.1": pycurl.CURL_HTTP_VERSION_1_1,
+    "2": _HTTP_VERSION_2TLS,
+    "3": pycurl.CURL_HTTP_VERSION_3,
+}
+_TLS_VERSIONS = {
+    "TLSv1.0": (pycurl.SSLVERSION_TLSv1_0, pycurl.SSLVERSION_MAX_TLSv1_0),
+    "TLSv1.1": (pycurl.SSLVERSION_TLSv1_1, pycurl.SSLVERSION_MAX_TLSv1_1),
+    "TLSv1.2": (pycurl.SSLVERSION_TLSv1_2, pycurl.SSLVERSION_MAX_TLSv1_2),
+    "TLSv1.3": (pycurl.SSLVERSION_TLSv1_3, pycurl.SSLVERSION_MAX_TLSv1_3),
+}
+_PROXY_PORTS = {"http": 80, "https": 443}
+# Idle connections that are kept for each worker: a crawl of many sites comes back to them.
+_IDLE_PER_WORKER = 8
+_MOST_IDLE = 256
+_ERRORS: dict[int, type[Exception]] = {
+    pycurl.E_COULDNT_RESOLVE_HOST: CannotResolveHostError,
+    pycurl.E_COULDNT_RESOLVE_PROXY: CannotResolveHostError,
+    pycurl.E_COULDNT_CONNECT: DownloadConnectionRefusedError,
+    _E_PROXY: DownloadConnectionRefusedError,
+    pycurl.E_ABORTED_BY_CALLBACK: DownloadCancelledError,
+}
+# How a body that has begun ends when the connection is lost
+_LOSS = {
+    pycurl.E_PARTIAL_FILE,
+    pycurl.E_RECV_ERROR,
+    pycurl.E_HTTP2,
+    _E_HTTP2_STREAM,
+}
+
+
+class CurlTransport(Transport):
+    """libcurl in a worker thread: HTTP/1.1, 2 and 3, TLS, HTTP and SOCKS proxies.
+
+    Connections are shared by all workers, and follow the site: see :class:`IdleConnections`.
+    """
+
+    @classmethod
+    def share(cls, crawler: Crawler, options: Mapping[str, Any]) -> Shared:
+        super().share(crawler, options)
+        return Shared(crawler)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, options: Mapping[str, Any], shared: Shared) -> Self:
+        return cls(shared)
+
+    def __init__(self, shared: Shared):
+        self._shared = shared
+        self._shared.open()
+        self._running: Connection | None = None
+
+    def fetch(self, request: Request, download: Download) -> RawResponse:
+        shared = self._shared
+        idle = shared.streaming if download.watched else shared.plain
+        proxy = _proxy(request)
+        place = shared.place(request, proxy)
+        connection = self._running = idle.take(place)
+        try:
+            shared.prepare(connection, request, download, proxy)
+            return _transfer(connection, request, download)
+        finally:
+            self._running = None
+            idle.give(place, connection)
+
+    def interrupt(self) -> None:
+        if (connection := self._running) is not None:
+            connection.handle.interrupt()
+
+    def close(self) -> None:
+        self._shared.close()
+
+
+class Shared:
+    """What the curl transports of a crawl share: options from the settings, and connections.
+
+    :raises ValueError: a setting has a value that is not allowed.
+    """
+
+    def __init__(self, crawler: Crawler):
+        settings = crawler.settings
+        self._options = {**_FIXED_OPTIONS, **_tls_options(settings)}
+        self._http_version = settings.get("THREADPOOL_HTTP_VERSION", "1.1")
+        self._bind_address = settings.get("DOWNLOAD_BIND_ADDRESS")
+        self._proxy_encoding = settings.get("HTTPPROXY_AUTH_ENCODING", "latin-1")
+        workers = settings.getint("NUMBER_OF_THREADS") or settings.getint("CONCURRENT_REQUESTS")
+        limit = max(workers, min(workers * _IDLE_PER_WORKER, _MOST_IDLE))
+        self.streaming = IdleConnections(self._make_streaming, limit)
+        self.plain = self.streaming
+        if has_memory_handles():
+            self.plain = IdleConnections(self._make_plain, limit)
+        self._users = 0
+        self._lock = threading.Lock()
+
+    def open(self) -> None:
+        """Count one more transport that uses this."""
+        with self._lock:
+            self._users += 1
+
+    def close(self) -> None:
+        """Count one less, and close the idle connections with the last."""
+        with self._lock:
+            self._users -= 1
+            last = not self._users
+        if last:
+            self.plain.close()
+            self.streaming.close()
+
+    def place(self, request: Request, proxy: str | None) -> Hashable:
+        """Return what a connection must share with another to serve *request*."""
+        meta = request.meta
+        url = urlsplit(request.url)
+        bind = meta.get("bindaddress") or self._bind_address
+        version = meta.get("http_version", self._http_version)
+        credentials = request.headers.get(b"Proxy-Authorization") if proxy else None
+        return (url.scheme, url.hostname, url.port, proxy, credentials, str(bind), version)
+
+    def prepare(
+        self, connection: Connection, request: Request, download: Download, proxy: str | None
+    ) -> None:
+        """Set the options of *connection* that are different for each request."""
+        set_option = connection.set
+        set_option(pycurl.URL, _url(request))
+        set_option(pycurl.TIMEOUT_MS, max(1, int(download.timeout * 1000)))
+        set_option(pycurl.MAXFILESIZE_LARGE, download.maxsize)
+        _set_method(connection, request)
+        set_option(pycurl.HTTPHEADER, _header_lines(request))
+        self._set_route(connection, request, proxy)
+
+    def _set_route(self, connection: Connection, request: Request, proxy: str | None) -> None:
+        version = request.meta.get("http_version", self._http_version)
+        try:
+            connection.set(pycurl.HTTP_VERSION, _HTTP_VERSIONS[version])
+        except KeyError:
+            raise ValueError(
+                f"http_version must be one of {', '.join(_HTTP_VERSIONS)}, not {version!r}"
+            ) from None
+        bind = request.meta.get("bindaddress") or self._bind_address
+        host, port = (bind, 0) if isinstance(bind, str) or not bind else bind
+        connection.set(pycurl.INTERFACE, f"host!{host}" if host else None)
+        connection.set(pycurl.LOCALPORT, port)
+        connection.set(pycurl.PROXY, proxy or "")
+        authorization = request.headers.get(b"Proxy-Authorization") if proxy else None
+        if proxy and proxy.startswith("socks"):
+            user, password = _credentials(authorization, self._proxy_encoding)
+            connection.set(pycurl.PROXYUSERNAME, user)
+            connection.set(pycurl.PROXYPASSWORD, password)
+            authorization = None
+        line = [b"Proxy-Authorization: " + authorization] if authorization else None
+        connection.set(pycurl.PROXYHEADER, line)
+
+    def _make_plain(self) -> Connection:
+        return self._make(MemoryHandle())
+
+    def _make_streaming(self) -> Connection:
+        return self._make(StreamingHandle())
+
+    def _make(self, handle: Any) -> Connection:
+        connection = Connection(handle)
+        for option, value in self._options.items():
+            connection.set(option, value)
+        return connection
+
+
+_FIXED_OPTIONS: dict[int, object] = {
+    pycurl.NOSIGNAL: 1,
+    pycurl.PROTOCOLS: pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS,
+    pycurl.PATH_AS_IS: 1,
+    pycurl.HTTP_CONTENT_DECODING: 0,
+    pycurl.NOPROXY: "",  # without it, libcurl reads no_proxy from the environment
+    pycurl.HEADEROPT: pycurl.HEADER_SEPARATE,
+    _SUPPRESS_CONNECT_HEADERS: 1,
+    pycurl.MAXCONNECTS: 1,
+    pycurl.OPT_CERTINFO: 1,
+}
+
+
+def _tls_options(settings: Any) -> dict[int, object]:
+    verify = verifies_certificates(settings)
+    lowest = _tls_version(settings, "DOWNLOAD_TLS_MIN_VERSION", 0, pycurl.SSLVERSION_DEFAULT)
+    highest = _tls_version(settings, "DOWNLOAD_TLS_MAX_VERSION", 1, 0)
+    options: dict[int, object] = {
+        pycurl.SSL_VERIFYPEER: int(verify),
+        pycurl.SSL_VERIFYHOST: 2 if verify else 0,
+        pycurl.PROXY_SSL_VERIFYPEER: int(verify),
+        pycurl.PROXY_SSL_VERIFYHOST: 2 if verify else 0,
+        pycurl.SSLVERSION: lowest | highest,
+    }
+    if ciphers := settings.get("DOWNLOADER_CLIENT_TLS_CIPHERS"):
+        options[pycurl.SSL_CIPHER_LIST] = ciphers
+    if verify:
+        paths = ssl.get_default_verify_paths()
+        if paths.cafile:
+            options[pycurl.CAINFO] = options[pycurl.PROXY_CAINFO] = paths.cafile
+        if paths.capath:
+            options[pycurl.CAPATH] = options[pycurl.PROXY_CAPATH] = paths.capath
+    return options
+
+
+def _tls_version(settings: Any, name: str, which: int, default: int) -> int:
+    value = settings.get(name)
+    if value is None:
+        return default
+    try:
+        return int(_TLS_VERSIONS[value][which])
+    except (KeyError, TypeError):
+        allowed = ", ".join(_TLS_VERSIONS)
+        raise ValueError(f"Unknown {name} value: {value}; it must be one of {allowed}") from None
+
+
+def _proxy(request: Request) -> str | None:
+    proxy = request.meta.get("proxy")
+    if not proxy:
+        return None
+    proxy = add_http_if_no_scheme(proxy)
+    parts = urlsplit(proxy)
+    if parts.port is None and parts.scheme in _PROXY_PORTS:  # libcurl's own default is 1080
+        proxy = f"{parts.scheme}://{parts.netloc}:{_PROXY_PORTS[parts.scheme]}"
+    return str(proxy)
+
+
+def _credentials(authorization: bytes | None, encoding: str) -> tuple[str | None, str | None]:
+    """Return user and password of a ``Proxy-Authorization`` header of the Basic kind."""
+    if not authorization:
+        return None, None
+    kind, _, token = authorization.partition(b" ")
+    if kind.lower() != b"basic":
+        raise ValueError(f"a SOCKS proxy takes a user and a password, not {kind.decode()!r}")
+    user, _, password = base64.b64decode(token).decode(encoding).partition(":")
+    return user, password
+
+
+def _url(request: Request) -> str:
+    url = urldefrag(request.url)[0]
+    if "@" in url:  # libcurl would make credentials of what stands before it in the host part
+        parts = urlsplit(url)
+        url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    return url
+
+
+def _set_method(connection: Connection, request: Request) -> None:
+    method, body = request.method, request.body
+    if method == "HEAD":
+        if body:
+            raise ValueError("libcurl cannot send a body with HEAD")
+        connection.set(pycurl.CUSTOMREQUEST, None)
+        _switch(connection, pycurl.NOBODY)
+    elif body or method in ("POST", "PUT", "PATCH"):
+        _switch(connection, pycurl.POST)
+        connection.set(pycurl.POSTFIELDS, body)
+        connection.set(pycurl.CUSTOMREQUEST, method)
+    else:
+        _switch(connection, pycurl.HTTPGET)
+        connection.set(pycurl.CUSTOMREQUEST, None if method == "GET" else method)
+
+
+def _switch(connection: Connection, option: int) -> None:
+    """Set one of the options that exclude each other, if another was set last."""
+    for other in (pycurl.NOBODY, pycurl.POST, pycurl.HTTPGET):
+        if other != option:
+            connection.forget(other)
+    connection.set(option, 1)
+
+
+def _header_lines(request: Request) -> list[bytes]:
+    lines = []
+    names = set()
+    for name, values in request.headers.items():
+        lowered = name.lower()
+        names.add(lowered)
+        if lowered == b"proxy-authorization":
+            continue
+        for value in values:
+            if b"\n" in value or b"\r" in value:
+                value = b" ".join(value.split())
+            lines.append(name + b": " + value if value else name + b";")
+    if b"accept" not in names:
+        lines.append(b"Accept:")
+    if request.body or request.method in ("POST", "PUT", "PATCH"):
+        if b"content-type" not in names:
+            lines.append(b"Content-Type:")
+        if b"expect" not in names:
+            lines.append(b"Expect:")
+    return lines
+
+
+def _transfer(connection: Connection, request: Request, download: Download) -> RawResponse:
+    """Run the transfer and return what came; raises Scrapy's exceptions."""
+    handle = connection.handle
+    started = monotonic()
+
+    def on_head(head: bytes) -> None:
+        protocol, status, headers = _parse_head(head)
+        latency = monotonic() - started
+        download.headers_received(status, headers, protocol=protocol, latency=latency)
+
+    transfer = handle.transfer(download, on_head)
+    _learn(connection)
+    if transfer.error is not None:
+        raise transfer.error
+    streamed = download.started
+    if transfer.code:
+        if transfer.head and not streamed:
+            on_head(transfer.head)
+            download.bytes_received(transfer.body)
+        raise _error(transfer, request, download)
+    if streamed:
+        response = download.response()
+    else:
+        protocol, status, headers = _parse_head(transfer.head)
+        response = RawResponse(status, headers, transfer.body, protocol)
+    response.latency = handle.getinfo(pycurl.STARTTRANSFER_TIME_T) / 1e6
+    response.ip_address = connection.ip_address
+    response.certificate = connection.certificate
+    if _ends_with_connection(request, response):
+        response.flags.append("partial")
+    return response
+
+
+def _learn(connection: Connection) -> None:
+    """Note whom a new connection leads to; later transfers on it no longer say."""
+    handle = connection.handle
+    if not handle.getinfo(pycurl.NUM_CONNECTS):
+        return
+    connection.ip_address = handle.getinfo(pycurl.PRIMARY_IP) or None
+    connection.certificate = None
+    for name, value in (chain := handle.getinfo(pycurl.INFO_CERTINFO)) and chain[0]:
+        if name == "Cert":
+            connection.certificate = ssl.PEM_cert_to_DER_cert(value.strip())
+
+
+def _error(transfer: Transfer, request: Request, download: Download) -> Exception:
+    """Return the exception that Scrapy expects for a transfer that failed."""
+    code, message = transfer.code, transfer.message
+    cause = pycurl.error(code, message)
+    error: Exception
+    if code == pycurl.E_OPERATION_TIMEDOUT:
+        error = DownloadTimeoutError(
+            f"Getting {request.url} took longer than {download.timeout} seconds."
+        )
+    elif code == pycurl.E_FILESIZE_EXCEEDED:
+        error = _size_error(transfer, request, download)
+    elif code in _LOSS and transfer.head:
+        error = ResponseDataLossError(message)
+    else:
+        error = _ERRORS.get(code, DownloadFailedError)(message)
+    error.__cause__ = cause
+    return error
+
+
+def _size_error(transfer: Transfer, request: Request, download: Download) -> Exception:
+    _, status, headers = _parse_head(transfer.head)
+    expected = expected_size(request, status, headers)
+    try:
+        if expected is not None:
+            download.refuse_size(expected, expected=True)
+        download.refuse_size(max(len(transfer.body), download.maxsize + 1), expected=False)
+    except DownloadCancelledError as error:
+        return error
+
+
+def _ends_with_connection(request: Request, response: RawResponse) -> bool:
+    """Return whether only the end of the connection told where the body ends (RFC 9112, 6.3)."""
+    if request.method == "HEAD" or response.status in (204, 304):
+        return False
+    if response.protocol not in ("HTTP/1.0", "HTTP/1.1"):
+        return False
+    return not any(
+        name.lower() in (b"content-length", b"transfer-encoding") for name, _ in response.headers
+    )
+
+
+def _parse_head(head: bytes) -> tuple[str, int, list[tuple[bytes, bytes]]]:
+    """Return protocol, status and headers of the last response head in *head*.
+
+    Those before it are interim responses, lines after its empty line are trailers.
+    """
+    protocol, status = "", 0
+    headers: list[tuple[bytes, bytes]] = []
+    ended = False
+    for line in head.replace(b"\r\n", b"\n").split(b"\n"):
+        if line.startswith(b"HTTP/"):
+            parts = line.split(None, 2)
+            protocol, status = parts[0].decode("latin-1"), int(parts[1])
+            headers, ended = [], False
+        elif not line:
+            ended = True
+        elif line[:1] in b" \t" and headers and not ended:
+            name, value = headers[-1]
+            headers[-1] = (name, value + b" " + line.strip())
+        elif not ended:
+            name, _, value = line.partition(b":")
+            headers.append((name.strip(), value.strip()))
+    return protocol, status, headers
