@@ -52,7 +52,7 @@ class Bridge(ABC):
 
         :raises RuntimeError: the pool is shut down.
         """
-        waiter = self._waiter()
+        waiter: Awaitable[Any] = self._waiter()
         self._pool.submit(self._work, waiter, function, args)
         return waiter
 
@@ -181,4 +181,3 @@ class _Answer:
         if self._error is not None:
             raise self._error
         return self._value
-

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from scrapy.exceptions import IgnoreRequest, NotSupported, StopDownload
@@ -33,7 +33,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 # What a transport may raise for Scrapy to treat as it stands
-_SCRAPY_ERRORS = (*DOWNLOAD_ERRORS, StopDownload, IgnoreRequest, NotSupported)
+_SCRAPY_ERRORS: tuple[type[BaseException], ...] = (
+    *DOWNLOAD_ERRORS,
+    StopDownload,
+    IgnoreRequest,
+    NotSupported,
+)
 
 
 class ThreadPoolDownloadHandler:
@@ -69,7 +74,7 @@ class ThreadPoolDownloadHandler:
 class _Downloader:
     """The pool of a crawler, and the way of a request through it."""
 
-    _by_crawler: WeakKeyDictionary[Crawler, _Downloader] = WeakKeyDictionary()
+    _by_crawler: ClassVar[WeakKeyDictionary[Crawler, _Downloader]] = WeakKeyDictionary()
 
     @classmethod
     def acquire(cls, crawler: Crawler) -> _Downloader:

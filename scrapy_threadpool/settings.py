@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
+
+_Number = TypeVar("_Number", int, float)
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ def _seconds(value: Any) -> float:
     return _at_least(0.0, float(value))
 
 
-def _at_least(lowest: Any, value: Any) -> Any:
+def _at_least(lowest: _Number, value: _Number) -> _Number:
     if not value >= lowest:
         raise ValueError
     return value

@@ -23,8 +23,8 @@ TRANSPORTS = {
 def load_transport(name: Any) -> type[Transport]:
     """Return the transport class called *name*.
 
-    :param name: a name of :data:`TRANSPORTS`, the import path of a :class:`Transport` subclass or of
-        a function ``fetch(request)`` that returns a response, or one of those itself.
+    :param name: a name of :data:`TRANSPORTS`, the import path of a :class:`Transport` subclass or
+        of a function ``fetch(request)`` that returns a response, or one of those itself.
     :raises ValueError: it is none of these, or cannot be imported.
     """
     try:

@@ -51,7 +51,7 @@ class Transport(ABC):
         seconds; streaming the response through *download* gives size limits and signals early.
         """
 
-    def interrupt(self) -> None:
+    def interrupt(self) -> None:  # noqa: B027
         """Make a :meth:`fetch` that is under way end soon.
 
         Called from the event loop's thread, and the only method that is called from outside the

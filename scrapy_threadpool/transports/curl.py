@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import logging
-import re
 import ssl
 import threading
 from collections.abc import Hashable, Mapping

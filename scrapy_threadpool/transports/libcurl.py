@@ -1,9 +1,9 @@
 """libcurl easy handles that run one transfer: written to memory in C, or streamed through Python.
 
-:class:`MemoryHandle` calls the libcurl that ``pycurl`` carries through :mod:`ctypes`, and gives it the
-C library's memory streams to write to, so that a worker needs the GIL before and after a transfer
-and never during it. :class:`StreamingHandle` is a ``pycurl`` handle with callbacks, for downloads
-that somebody watches, and for systems without memory streams.
+:class:`MemoryHandle` calls the libcurl that ``pycurl`` carries through :mod:`ctypes`, and gives it
+the C library's memory streams to write to, so that a worker needs the GIL before and after a
+transfer and never during it. :class:`StreamingHandle` is a ``pycurl`` handle with callbacks, for
+downloads that somebody watches, and for systems without memory streams.
 """
 
 from __future__ import annotations
