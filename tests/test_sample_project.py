@@ -16,7 +16,7 @@ from scrapy_threadpool.demosite import running
 from . import nginx
 
 PROJECT = Path(__file__).parent.parent / "sample_project"
-CRAWL = [sys.executable, "-m", "scrapy", "crawl", "-s", "ADDONS={}"]
+CRAWL = [sys.executable, "-m", "scrapy", "crawl", "-L", "INFO"]
 PYTHON_DOCS = Path("/usr/share/doc/python3.11/html")
 
 
@@ -24,19 +24,7 @@ def crawl(spider: str, site: str, folder: Path) -> tuple[list[dict[str, Any]], s
     """Crawl *site*; return the items and the log."""
     feed = folder / "items.jsonl"
     process = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "scrapy",
-            "crawl",
-            spider,
-            "-a",
-            f"site={site}",
-            "-O",
-            str(feed),
-            "-s",
-            "ADDONS={}",
-        ],
+        [*CRAWL, spider, "-a", f"site={site}", "-O", str(feed)],
         cwd=PROJECT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -54,6 +42,7 @@ def test_books_come_through_the_pipeline(tmp_path: Path) -> None:
     assert len({book["url"] for book in books}) == len(books) == 1000
     assert len({book["upc"] for book in books}) == 1000
     assert "'downloader/response_status_count/200': 1051," in log  # 1,000 books, 50 lists, robots
+    assert "'threadpool/pages/books-worker-1'" in log
     for book in books:
         assert 10 <= book["price"] < 60
         assert book["rating"] in range(1, 6)
