@@ -17,7 +17,7 @@ class Command(ScrapyCommand):
 
     def syntax(self) -> str:
         """Return what follows the command's name."""
-        return "--port N [options]"
+        return "[--port N] [--delay S] [--host ADDRESS]"
 
     def short_desc(self) -> str:
         """Return the command's line in the list of commands."""
@@ -30,7 +30,10 @@ class Command(ScrapyCommand):
             "--port", metavar="N", default="8000", help="port, 0 for any free one (default: 8000)"
         )
         parser.add_argument(
-            "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)"
+            "--host",
+            metavar="ADDRESS",
+            default="127.0.0.1",
+            help="address to listen on (default: 127.0.0.1)",
         )
         parser.add_argument(
             "--delay", metavar="S", default="0", help="seconds that every page takes (default: 0)"
