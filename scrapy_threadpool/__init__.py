@@ -3,7 +3,7 @@
 from ._version import __version__
 from .addon import Addon
 from .download import Download
-from .handler import ThreadPoolDownloadHandler
+from .handler import ThreadPoolDownloadHandler, workers
 from .pool import WorkerPool
 from .transports.base import Transport
 
@@ -14,4 +14,5 @@ __all__ = [
     "Transport",
     "WorkerPool",
     "__version__",
+    "workers",
 ]

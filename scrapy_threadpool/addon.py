@@ -18,7 +18,7 @@ _HANDLER = "scrapy_threadpool.ThreadPoolDownloadHandler"
 class Addon:
     """Has ``http`` and ``https`` requests downloaded in worker threads.
 
-    Raises ``CONCURRENT_REQUESTS`` to ``NUMBER_OF_THREADS`` where only that is set.
+    Raises ``CONCURRENT_REQUESTS`` to the number of threads where only that is set.
     """
 
     def update_settings(self, settings: BaseSettings) -> None:
@@ -29,8 +29,8 @@ class Addon:
         our_settings.check(settings)
         for scheme in ("http", "https"):
             self._set_handler(settings, scheme)
-        if settings.getpriority("CONCURRENT_REQUESTS") == 0 and settings.get("NUMBER_OF_THREADS"):
-            threads = our_settings.number_of_threads(settings)
+        if settings.getpriority("CONCURRENT_REQUESTS") == 0:
+            threads = sum(entry.threads for entry in our_settings.transports(settings).values())
             if threads > settings.getint("CONCURRENT_REQUESTS"):
                 settings.set("CONCURRENT_REQUESTS", threads, priority="addon")
 

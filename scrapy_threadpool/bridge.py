@@ -14,9 +14,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
 
 if TYPE_CHECKING:
-    from .pool import WorkerPool
+    from .pool import Task, WorkerPool
 
 Callback = tuple[Callable[..., object], tuple[Any, ...]]
 
@@ -79,6 +80,16 @@ class Bridge(ABC):
                 raise LoopClosedError("the event loop has ended")
         return answer.value()
 
+    @staticmethod
+    def subject(task: Task) -> tuple[Any, ...]:
+        """Return the awaitable of a task that :meth:`run` submitted, and its arguments."""
+        waiter, _, args = task.args
+        return (waiter, *args)
+
+    def flush(self) -> None:
+        """On the loop's thread: make the calls now that are due."""
+        self._deliver()
+
     def close(self) -> None:
         """Deliver what is there; from now on nobody waits for the loop."""
         self._deliver()
@@ -88,7 +99,7 @@ class Bridge(ABC):
         try:
             result = function(*args)
         except BaseException as error:
-            self.call(self._fail, waiter, error)
+            self.call(self.fail, waiter, error)
         else:
             self.call(self._succeed, waiter, result)
 
@@ -112,8 +123,15 @@ class Bridge(ABC):
         """On the loop's thread: give *waiter* its result."""
 
     @abstractmethod
-    def _fail(self, waiter: Any, error: BaseException) -> None:
-        """On the loop's thread: give *waiter* its exception."""
+    def fail(self, waiter: Any, error: BaseException) -> None:
+        """On the loop's thread: give *waiter*, which :meth:`run` returned, its exception.
+
+        What its function returns later is dropped.
+        """
+
+    @abstractmethod
+    def sleep(self, seconds: float) -> Awaitable[Any]:
+        """On the loop's thread: return an awaitable that takes *seconds*."""
 
 
 class _AsyncioBridge(Bridge):
@@ -134,9 +152,12 @@ class _AsyncioBridge(Bridge):
         if not waiter.done():
             waiter.set_result(result)
 
-    def _fail(self, waiter: asyncio.Future[Any], error: BaseException) -> None:
+    def fail(self, waiter: asyncio.Future[Any], error: BaseException) -> None:
         if not waiter.done():
             waiter.set_exception(error)
+
+    def sleep(self, seconds: float) -> Awaitable[Any]:
+        return asyncio.sleep(seconds)
 
 
 class _ReactorBridge(Bridge):
@@ -156,9 +177,12 @@ class _ReactorBridge(Bridge):
         if not waiter.called:
             waiter.callback(result)
 
-    def _fail(self, waiter: Deferred[Any], error: BaseException) -> None:
+    def fail(self, waiter: Deferred[Any], error: BaseException) -> None:
         if not waiter.called:
             waiter.errback(error)
+
+    def sleep(self, seconds: float) -> Awaitable[Any]:
+        return deferLater(self._reactor, seconds)
 
 
 class _Answer:

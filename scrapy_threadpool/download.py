@@ -98,6 +98,10 @@ class Download:
     :ivar timeout: seconds that the whole download may take.
     :ivar maxsize: bytes that the body may have; 0 is no limit.
     :ivar worker: name of the worker that downloads it, once one does.
+    :ivar submitted: when it was handed to the workers, in seconds of :func:`time.monotonic`.
+    :ivar begun: when a worker began with it.
+    :ivar ended: when that worker was done with it.
+    :ivar cancelled: whether nobody waits for it any more.
     """
 
     def __init__(self, request: Request, rules: DownloadRules, ask: Callable[..., Any]):
@@ -109,6 +113,11 @@ class Download:
         self._rules = rules
         self._ask = ask
         self.worker: str | None = None
+        self.submitted = 0.0
+        self.begun: float | None = None
+        self.ended: float | None = None
+        self.cancelled = False
+        self.seat: Any = None
         self._wants_headers = rules.listens(signals.headers_received)
         self._wants_bytes = rules.listens(signals.bytes_received)
         self._warned = False

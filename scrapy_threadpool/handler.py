@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-import threading
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
-from scrapy.exceptions import IgnoreRequest, NotSupported, StopDownload
+from scrapy import signals
+from scrapy.exceptions import StopDownload
+from scrapy.extensions.telnet import update_telnet_vars
+from scrapy.utils.asyncio import create_looping_call
+from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.httpobj import urlparse_cached
 
 from . import settings
-from ._compat import (
-    DOWNLOAD_ERRORS,
-    DownloadFailedError,
-    ResponseDataLossError,
-    UnsupportedURLSchemeError,
-)
-from .bridge import Bridge
-from .download import Download, DownloadRules
-from .pool import WorkerPool
-from .transports import Transport, load_transport
+from ._compat import DownloadFailedError, ResponseDataLossError, UnsupportedURLSchemeError
+from .diagnostics import summary
+from .download import DownloadRules
+from .settings import DEFAULT_TRANSPORT
+from .transport_pool import TransportPool, request_download
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -28,23 +27,19 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from typing_extensions import Self
 
-    from .download import RawResponse
+    from .download import Download
+    from .pool import WorkerState
 
 logger = logging.getLogger(__name__)
 
-# What a transport may raise for Scrapy to treat as it stands
-_SCRAPY_ERRORS: tuple[type[BaseException], ...] = (
-    *DOWNLOAD_ERRORS,
-    StopDownload,
-    IgnoreRequest,
-    NotSupported,
-)
+#: Seconds between two looks at whether a worker is stuck
+_WATCH_INTERVAL = 0.25
 
 
 class ThreadPoolDownloadHandler:
-    """Downloads ``http`` and ``https`` requests in a fixed pool of worker threads.
+    """Downloads ``http`` and ``https`` requests in worker threads.
 
-    The handlers of a crawler share one pool, whichever schemes they are for.
+    The handlers of a crawler share their pools, whichever schemes they are for.
 
     :raises ValueError: a setting has a value that is not allowed.
     """
@@ -53,7 +48,7 @@ class ThreadPoolDownloadHandler:
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
-        self._downloader = _Downloader.acquire(crawler)
+        self._pools = _Pools.acquire(crawler)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -64,97 +59,163 @@ class ThreadPoolDownloadHandler:
         scheme = urlparse_cached(request).scheme
         if scheme not in ("http", "https"):
             raise UnsupportedURLSchemeError(f"{scheme!r} is neither http nor https")
-        return await self._downloader.download(request)
+        pool = self._pools.for_request(request)
+        download = pool.new_download(request)
+        try:
+            try:
+                response = download.finish(await pool.fetch(download))
+            except StopDownload as stop:
+                response = download.stop(stop)
+            except ResponseDataLossError as error:
+                response = download.lose(error)
+        except Exception as error:
+            pool.usage.failed(error)
+            _log(download, type(error).__name__, 0)
+            raise
+        else:
+            _log(download, response.status, len(response.body))
+            return response
+        finally:
+            request.meta["worker"] = download.worker
+            pool.usage.pages[str(download.worker)] += 1
 
     async def close(self) -> None:
-        """Release the pool; the last handler of a crawler ends its workers."""
-        self._downloader.release(self._crawler)
+        """Release the pools; the last handler of a crawler ends the workers."""
+        await self._pools.release(self._crawler)
 
 
-class _Downloader:
-    """The pool of a crawler, and the way of a request through it."""
+class _Pools:
+    """The pools of a crawler, one for each transport."""
 
-    _by_crawler: ClassVar[WeakKeyDictionary[Crawler, _Downloader]] = WeakKeyDictionary()
+    _by_crawler: ClassVar[WeakKeyDictionary[Crawler, _Pools]] = WeakKeyDictionary()
 
     @classmethod
-    def acquire(cls, crawler: Crawler) -> _Downloader:
-        downloader = cls._by_crawler.get(crawler)
-        if downloader is None:
-            downloader = cls._by_crawler[crawler] = cls(crawler)
-        downloader._users += 1
-        return downloader
+    def acquire(cls, crawler: Crawler) -> _Pools:
+        pools = cls._by_crawler.get(crawler)
+        if pools is None:
+            pools = cls._by_crawler[crawler] = cls(crawler)
+        pools._users += 1
+        return pools
 
-    def release(self, crawler: Crawler) -> None:
+    async def release(self, crawler: Crawler) -> None:
         self._users -= 1
         if not self._users:
             del self._by_crawler[crawler]
-            self._close()
+            await self._close()
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> list[TransportPool]:
+        pools = cls._by_crawler.get(crawler)
+        return [] if pools is None else list(pools._by_name.values())
 
     def __init__(self, crawler: Crawler):
         settings.check(crawler.settings)
         self._users = 0
         self._crawler = crawler
-        self._rules = DownloadRules(crawler)
-        self._shutdown_timeout = settings.get(crawler.settings, "THREADPOOL_SHUTDOWN_TIMEOUT")
-        transport = settings.get(crawler.settings, "THREADPOOL_TRANSPORT")
-        try:
-            self._transport_class = load_transport(transport)
-        except ValueError as error:
-            raise ValueError(f"THREADPOOL_TRANSPORT: {error}") from error
-        self._shared = self._transport_class.share(crawler, {})
-        self._local = threading.local()
+        rules = DownloadRules(crawler)
+        self._by_name: dict[str, TransportPool] = {}
         spider = crawler.spider if crawler.spider is not None else crawler.spidercls
-        self.pool = WorkerPool(
-            settings.number_of_threads(crawler.settings),
-            name=f"{spider.name}-worker",
-            on_exit=self._close_transport,
+        for name, entry in settings.transports(crawler.settings).items():
+            infix = "" if name == DEFAULT_TRANSPORT else f"{name}-"
+            try:
+                pool = TransportPool(
+                    crawler, entry, rules, f"{spider.name}-{infix}worker", self._check_stuck
+                )
+            except ValueError as error:
+                raise ValueError(f"{_setting_of(crawler, 'transport', name)}: {error}") from error
+            self._by_name[name] = pool
+        self._most_stuck = settings.get(crawler.settings, "THREADPOOL_MAX_STUCK_WORKERS")
+        if self._most_stuck is None:
+            self._most_stuck = sum(pool.usage.size for pool in self._by_name.values())
+        self._closing = False
+        self._watch: Any = None
+        crawler.signals.connect(self._report, signals.spider_closed)
+        crawler.signals.connect(self._extend_telnet, update_telnet_vars)
+
+    def for_request(self, request: Request) -> TransportPool:
+        """Return the pool of the transport that *request* asks for.
+
+        :raises DownloadFailedError: there is no such transport.
+        """
+        if self._watch is None:
+            self._watch = create_looping_call(self._give_up_overdue)
+            self._watch.start(_WATCH_INTERVAL, now=False)
+        name = request.meta.get("transport", DEFAULT_TRANSPORT)
+        try:
+            return self._by_name[name]
+        except (KeyError, TypeError):
+            raise DownloadFailedError(
+                f"there is no transport {name!r} in THREADPOOL_TRANSPORTS, only "
+                f"{', '.join(map(repr, self._by_name))}"
+            ) from None
+
+    def _give_up_overdue(self) -> None:
+        for pool in self._by_name.values():
+            pool.give_up_overdue()
+
+    def _check_stuck(self) -> None:
+        stuck = sum(pool.stuck() for pool in self._by_name.values())
+        if stuck > self._most_stuck and not self._closing:
+            self._closing = True
+            logger.error(
+                "%d workers are stuck in calls that do not come back, more than "
+                "THREADPOOL_MAX_STUCK_WORKERS = %d: closing the spider",
+                stuck,
+                self._most_stuck,
+            )
+            engine: Any = self._crawler.engine
+            deferred_from_coro(engine.close_spider_async(reason="threadpool_stuck_workers"))
+
+    def _report(self) -> None:
+        for name, pool in self._by_name.items():
+            if name == DEFAULT_TRANSPORT:
+                label, prefix = "", "threadpool"
+            else:
+                label, prefix = f"Transport {name!r}: ", f"threadpool/{name}"
+            pool.usage.write(self._crawler.stats, prefix)
+            threads = _setting_of(self._crawler, "threads", name)
+            logger.info("%s%s", label, summary(pool.usage, self._crawler.settings, threads))
+
+    def _extend_telnet(self, telnet_vars: dict[str, Any]) -> None:
+        telnet_vars["workers"] = lambda: workers(self._crawler)
+
+    async def _close(self) -> None:
+        if self._watch is not None:
+            self._watch.stop()
+        for pool in self._by_name.values():
+            await pool.close()
+
+
+def workers(crawler: Crawler) -> list[WorkerState]:
+    """Return what each worker of *crawler* is doing now; ``task`` is its request, or ``None``.
+
+    Call it on the event loop's thread.
+    """
+    states = [state for pool in _Pools.of(crawler) for state in pool.workers.snapshot()]
+    return [dataclasses.replace(state, task=_request(state)) for state in states]
+
+
+def _request(state: WorkerState) -> Request | None:
+    download = request_download(state)
+    return None if download is None else download.request
+
+
+def _setting_of(crawler: Crawler, key: str, name: str) -> str:
+    """Return how the user writes the *key* (threads or transport) of the transport *name*."""
+    if crawler.settings.get("THREADPOOL_TRANSPORTS") is not None:
+        return f"THREADPOOL_TRANSPORTS[{name!r}][{key!r}]"
+    return {"threads": "NUMBER_OF_THREADS", "transport": "THREADPOOL_TRANSPORT"}[key]
+
+
+def _log(download: Download, outcome: object, size: int) -> None:
+    if logger.isEnabledFor(logging.DEBUG):
+        begun, ended = download.begun, download.ended
+        seconds = ended - begun if begun is not None and ended is not None else 0.0
+        logger.debug(
+            "%s: %s: %s, %.3f s, %d bytes",
+            download.worker,
+            download.request,
+            outcome,
+            seconds,
+            size,
         )
-        self._bridge: Bridge | None = None
-
-    async def download(self, request: Request) -> Response:
-        if self._bridge is None:
-            self._bridge = Bridge.for_running_loop(self.pool)
-        download = Download(request, self._rules, self._bridge.ask)
-        try:
-            result = await self._bridge.run(self._fetch, download)
-            return download.finish(result)
-        except StopDownload as stop:
-            return download.stop(stop)
-        except ResponseDataLossError as error:
-            return download.lose(error)
-        finally:
-            self._account(request, download)
-
-    def _fetch(self, download: Download) -> Response | RawResponse:
-        """In a worker: download with this worker's transport."""
-        download.worker = threading.current_thread().name
-        try:
-            return self._transport().fetch(download.request, download)
-        except _SCRAPY_ERRORS:
-            raise
-        except BaseException as error:
-            raise DownloadFailedError(f"{type(error).__name__}: {error}") from error
-
-    def _transport(self) -> Transport:
-        transport: Transport | None = getattr(self._local, "transport", None)
-        if transport is None:
-            transport = self._transport_class.from_crawler(self._crawler, {}, self._shared)
-            self._local.transport = transport
-        return transport
-
-    def _close_transport(self) -> None:
-        transport: Transport | None = getattr(self._local, "transport", None)
-        if transport is not None:
-            transport.close()
-
-    def _account(self, request: Request, download: Download) -> None:
-        request.meta["worker"] = download.worker
-        stats: Any = self._crawler.stats
-        stats.inc_value(f"threadpool/pages/{download.worker}")
-
-    def _close(self) -> None:
-        stuck = self.pool.shutdown(self._shutdown_timeout)
-        for state in stuck:
-            logger.warning("%s did not stop: %r", state.name, state.task)
-        if self._bridge is not None:
-            self._bridge.close()

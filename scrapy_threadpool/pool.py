@@ -27,13 +27,14 @@ class WorkerState:
 
     ``task`` is the :class:`Task` under way, or ``None``; ``since`` is when that began, or when the
     last one ended, in seconds of :func:`time.monotonic`; ``done`` counts the tasks that are behind
-    it, whether they returned or raised.
+    it, whether they returned or raised; ``given_up`` says that another worker took its place.
     """
 
     name: str
-    task: Task | None
+    task: Any
     since: float
     done: int
+    given_up: bool
 
 
 class _Worker(threading.Thread):
@@ -207,4 +208,4 @@ class WorkerPool:
 
 
 def _state(worker: _Worker) -> WorkerState:
-    return WorkerState(worker.name, worker.task, worker.since, worker.done)
+    return WorkerState(worker.name, worker.task, worker.since, worker.done, worker.given_up)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -22,18 +23,26 @@ class Setting:
     convert: Callable[[Any], Any]
 
 
-def _number_of_threads(value: Any) -> int:
-    return _at_least(1, _whole(value))
+@dataclass(frozen=True)
+class TransportSettings:
+    """One transport of a crawl: what it is, how many workers use it, and its own options."""
+
+    name: str
+    transport: Any
+    threads: int
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _whole(value: Any) -> int:
+def _whole(value: Any, lowest: int) -> int:
     if isinstance(value, bool) or float(value) != int(value):
         raise ValueError
-    return int(value)
+    return _at_least(lowest, int(value))
 
 
-def _seconds(value: Any) -> float:
-    return _at_least(0.0, float(value))
+def _number(value: Any, lowest: float) -> float:
+    if not math.isfinite(float(value)):
+        raise ValueError
+    return _at_least(lowest, float(value))
 
 
 def _at_least(lowest: _Number, value: _Number) -> _Number:
@@ -51,6 +60,21 @@ def _one_of(*names: str) -> Callable[[Any], str]:
     return convert
 
 
+def _entries(value: Any) -> dict[str, dict[str, Any]]:
+    entries = {name: dict(entry) for name, entry in dict(value).items()}
+    if DEFAULT_TRANSPORT not in entries:
+        raise ValueError
+    for entry in entries.values():
+        _whole(entry["threads"], 1)
+        entry["transport"]
+    return entries
+
+
+#: The transport of requests whose meta names none
+DEFAULT_TRANSPORT = "default"
+#: Threads where neither NUMBER_OF_THREADS nor CONCURRENT_REQUESTS limits them (its 0 is no limit)
+_UNLIMITED_THREADS = 16
+
 SETTINGS = {
     setting.name: setting
     for setting in (
@@ -58,13 +82,20 @@ SETTINGS = {
             "NUMBER_OF_THREADS",
             None,
             "a whole number of at least 1",
-            _number_of_threads,
+            lambda value: _whole(value, 1),
         ),
         Setting(
             "THREADPOOL_TRANSPORT",
             "curl",
-            "'curl' or the import path of a Transport subclass or of a function",
+            "the name of a transport, or the import path of a Transport subclass or a function",
             lambda value: value,
+        ),
+        Setting(
+            "THREADPOOL_TRANSPORTS",
+            None,
+            'a dict like {"default": {"transport": "curl", "threads": 16}, ...}, with "default" in '
+            'it and "transport" and "threads" (at least 1) in each entry',
+            _entries,
         ),
         Setting(
             "THREADPOOL_HTTP_VERSION",
@@ -73,16 +104,13 @@ SETTINGS = {
             _one_of("1.1", "2", "3"),
         ),
         Setting(
-            "THREADPOOL_SHUTDOWN_TIMEOUT",
-            5.0,
-            "a number of seconds of at least 0",
-            _seconds,
+            "THREADPOOL_MAX_STUCK_WORKERS",
+            None,
+            "a whole number of at least 0",
+            lambda value: _whole(value, 0),
         ),
     )
 }
-
-#: Threads where neither NUMBER_OF_THREADS nor CONCURRENT_REQUESTS limits them (its 0 is no limit)
-_UNLIMITED_THREADS = 16
 
 
 def get(settings: BaseSettings, name: str) -> Any:
@@ -96,14 +124,33 @@ def get(settings: BaseSettings, name: str) -> Any:
         return setting.default
     try:
         return setting.convert(value)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, KeyError, OverflowError):
         raise ValueError(f"{name} must be {setting.allowed}, not {value!r}") from None
 
 
-def number_of_threads(settings: BaseSettings) -> int:
-    """Return how many workers a crawl has: ``NUMBER_OF_THREADS``, or ``CONCURRENT_REQUESTS``."""
-    threads = get(settings, "NUMBER_OF_THREADS") or settings.getint("CONCURRENT_REQUESTS")
-    return threads or _UNLIMITED_THREADS
+def transports(settings: BaseSettings) -> dict[str, TransportSettings]:
+    """Return the transports of a crawl by name; ``"default"`` is always there.
+
+    :raises ValueError: a value is not allowed, or the short and the long form are mixed.
+    """
+    entries = get(settings, "THREADPOOL_TRANSPORTS")
+    if entries is None:
+        threads = get(settings, "NUMBER_OF_THREADS") or settings.getint("CONCURRENT_REQUESTS")
+        transport = get(settings, "THREADPOOL_TRANSPORT")
+        entries = {DEFAULT_TRANSPORT: {"transport": transport, "threads": threads or None}}
+    else:
+        for short in ("NUMBER_OF_THREADS", "THREADPOOL_TRANSPORT"):
+            if settings.get(short) is not None:
+                raise ValueError(f"{short} and THREADPOOL_TRANSPORTS exclude each other: set one")
+    return {
+        name: TransportSettings(
+            name,
+            entry.pop("transport"),
+            int(entry.pop("threads") or _UNLIMITED_THREADS),
+            entry,
+        )
+        for name, entry in entries.items()
+    }
 
 
 def check(settings: BaseSettings) -> None:
@@ -116,3 +163,4 @@ def check(settings: BaseSettings) -> None:
     for name in settings:
         if str(name).startswith("THREADPOOL_") and name not in SETTINGS:
             raise ValueError(f"{name} is no setting; there are {', '.join(SETTINGS)}")
+    transports(settings)

@@ -24,6 +24,7 @@ from .._compat import (
     verifies_certificates,
 )
 from ..download import RawResponse, expected_size
+from ..settings import get as get_setting
 from .base import Transport
 from .connections import Connection, IdleConnections
 from .libcurl import MemoryHandle, StreamingHandle, Transfer, has_memory_handles
@@ -56,9 +57,9 @@ _TLS_VERSIONS = {
     "TLSv1.3": (pycurl.SSLVERSION_TLSv1_3, pycurl.SSLVERSION_MAX_TLSv1_3),
 }
 _PROXY_PORTS = {"http": 80, "https": 443}
-# Idle connections that are kept for each worker: a crawl of many sites comes back to them.
-_IDLE_PER_WORKER = 8
-_MOST_IDLE = 256
+# Idle connections that are kept, since a crawl of many sites comes back to each. A process often
+# may have no more than 1,024 files open.
+_MOST_IDLE = 128
 _ERRORS: dict[int, type[Exception]] = {
     pycurl.E_COULDNT_RESOLVE_HOST: CannotResolveHostError,
     pycurl.E_COULDNT_RESOLVE_PROXY: CannotResolveHostError,
@@ -125,15 +126,13 @@ class Shared:
     def __init__(self, crawler: Crawler):
         settings = crawler.settings
         self._options = {**_FIXED_OPTIONS, **_tls_options(settings)}
-        self._http_version = settings.get("THREADPOOL_HTTP_VERSION", "1.1")
+        self._http_version = get_setting(settings, "THREADPOOL_HTTP_VERSION")
         self._bind_address = settings.get("DOWNLOAD_BIND_ADDRESS")
         self._proxy_encoding = settings.get("HTTPPROXY_AUTH_ENCODING", "latin-1")
-        workers = settings.getint("NUMBER_OF_THREADS") or settings.getint("CONCURRENT_REQUESTS")
-        limit = max(workers, min(workers * _IDLE_PER_WORKER, _MOST_IDLE))
-        self.streaming = IdleConnections(self._make_streaming, limit)
+        self.streaming = IdleConnections(self._make_streaming, _MOST_IDLE)
         self.plain = self.streaming
         if has_memory_handles():
-            self.plain = IdleConnections(self._make_plain, limit)
+            self.plain = IdleConnections(self._make_plain, _MOST_IDLE)
         self._users = 0
         self._lock = threading.Lock()
 
