@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _HANDLER = "scrapy_threadpool.ThreadPoolDownloadHandler"
+_COMPRESSION = "scrapy.downloadermiddlewares.httpcompression.HttpCompressionMiddleware"
+_PAGES = "scrapy_threadpool.pages.PageProcessingMiddleware"
 
 
 class Addon:
@@ -33,6 +35,18 @@ class Addon:
             threads = sum(entry.threads for entry in our_settings.transports(settings).values())
             if threads > settings.getint("CONCURRENT_REQUESTS"):
                 settings.set("CONCURRENT_REQUESTS", threads, priority="addon")
+
+        if our_settings.get(settings, "THREADPOOL_PROCESS_PAGES"):
+            self._set_middleware(settings)
+
+    @staticmethod
+    def _set_middleware(settings: BaseSettings) -> None:
+        """Put ours in the place of Scrapy's, unless the user says something of Scrapy's."""
+        position = settings["DOWNLOADER_MIDDLEWARES_BASE"].get(_COMPRESSION)
+        chosen = settings["DOWNLOADER_MIDDLEWARES"]
+        if position is not None and _COMPRESSION not in chosen:
+            chosen.set(_COMPRESSION, None, priority="addon")
+            chosen.set(_PAGES, position, priority="addon")
 
     @staticmethod
     def _set_handler(settings: BaseSettings, scheme: str) -> None:

@@ -51,6 +51,12 @@ def _at_least(lowest: _Number, value: _Number) -> _Number:
     return value
 
 
+def _switch(value: Any) -> bool:
+    if value in (True, False, 1, 0):
+        return bool(value)
+    return {"true": True, "1": True, "false": False, "0": False}[value.lower()]
+
+
 def _one_of(*names: str) -> Callable[[Any], str]:
     def convert(value: Any) -> str:
         if str(value) not in names:
@@ -104,6 +110,12 @@ SETTINGS = {
             _one_of("1.1", "2", "3"),
         ),
         Setting(
+            "THREADPOOL_PROCESS_PAGES",
+            True,
+            "True or False",
+            _switch,
+        ),
+        Setting(
             "THREADPOOL_MAX_STUCK_WORKERS",
             None,
             "a whole number of at least 0",
@@ -124,7 +136,7 @@ def get(settings: BaseSettings, name: str) -> Any:
         return setting.default
     try:
         return setting.convert(value)
-    except (TypeError, ValueError, KeyError, OverflowError):
+    except (AttributeError, TypeError, ValueError, KeyError, OverflowError):
         raise ValueError(f"{name} must be {setting.allowed}, not {value!r}") from None
 
 
