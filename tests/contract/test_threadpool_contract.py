@@ -1,0 +1,143 @@
+"""Scrapy's own tests for HTTP download handlers, held against ours.
+
+This module runs among the tests of Scrapy's source distribution, where ``run.py`` copies it: there
+``tests`` is Scrapy's package, not this project's.
+"""
+
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pycurl
+import pytest
+from scrapy.http import Request
+
+from scrapy_threadpool import ThreadPoolDownloadHandler
+from scrapy_threadpool.transports.curl import CurlTransport
+
+try:
+    from tests.utils.bases import download_handlers_http as bases
+except ImportError:  # where Scrapy before 2.18 keeps them
+    from tests import test_downloader_handlers_http_base as bases
+
+try:
+    from tests.utils.decorators import coroutine_test
+except ImportError:  # Scrapy 2.14
+    from scrapy.utils.defer import deferred_f_from_coro_f as coroutine_test
+
+
+class NotThere:
+    """Stands for a base class that the installed Scrapy does not have yet: it has no tests."""
+
+
+def base(*names: str) -> type:
+    """Return the first of Scrapy's base classes *names* that there is."""
+    return next((getattr(bases, name) for name in names if hasattr(bases, name)), NotThere)
+
+
+class Ours:
+    handler = "scrapy_threadpool.ThreadPoolDownloadHandler"
+    http_version = "1.1"
+
+    @property
+    def download_handler_cls(self) -> type:
+        return ThreadPoolDownloadHandler
+
+    @property
+    def settings_dict(self) -> dict[str, Any]:
+        return {
+            "DOWNLOAD_HANDLERS": {"http": self.handler, "https": self.handler},
+            "THREADPOOL_HTTP_VERSION": self.http_version,
+        }
+
+    @pytest.fixture
+    def resolve_to_loopback(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        # Scrapy's fixture replaces Python's resolver, which libcurl does not ask.
+        monkeypatch.setattr(
+            CurlTransport, "extra_options", {pycurl.CONNECT_TO: ["::127.0.0.1:"]}, raising=False
+        )
+
+
+class TestHttp(Ours, base("TestHttp11Base", "TestHttpBase")):
+    pass
+
+
+class TestHttps(Ours, base("TestHttps11Base", "TestHttpsBase")):
+    # The first of our lines; the certificate follows in lines of their own.
+    tls_log_message = "SSL connection to 127.0.0.1 using protocol TLSv1.3, cipher"
+
+    @pytest.mark.skip(reason="the setting under test belongs to Twisted's TLS")
+    def test_verify_certs_deprecated(self) -> None:
+        pass
+
+
+class TestHttp2(TestHttps):
+    http2 = True
+
+    @asynccontextmanager
+    async def get_dh(self, settings_dict: dict[str, Any] | None = None):
+        version = {"THREADPOOL_HTTP_VERSION": "2"}
+        async with super().get_dh({**version, **(settings_dict or {})}) as handler:
+            yield handler
+
+    @coroutine_test
+    async def test_protocol(self, mockserver) -> None:
+        request = Request(mockserver.url("/host", is_secure=True))
+        async with self.get_dh() as handler:
+            response = await handler.download_request(request)
+        assert response.protocol == "h2"
+
+
+class TestSimpleHttps(Ours, base("TestSimpleHttpsBase")):
+    pass
+
+
+class TestHttpsWrongHostname(Ours, base("TestHttpsWrongHostnameBase")):
+    pass
+
+
+class TestHttpsInvalidDNSId(Ours, base("TestHttpsInvalidDNSIdBase")):
+    pass
+
+
+class TestHttpsInvalidDNSPattern(Ours, base("TestHttpsInvalidDNSPatternBase")):
+    pass
+
+
+class TestHttpsCustomCiphers(Ours, base("TestHttpsCustomCiphersBase")):
+    pass
+
+
+class TestHttpsDefaultCiphers(Ours, base("TestHttpsDefaultCiphersBase")):
+    pass
+
+
+class TestHttpsTLSVersion(Ours, base("TestHttpsTLSVersionBase")):
+    pass
+
+
+class TestHttpWithCrawler(Ours, base("TestHttpWithCrawlerBase")):
+    pass
+
+
+class TestHttpsWithCrawler(TestHttpWithCrawler):
+    is_secure = True
+
+
+class TestHttp2WithCrawler(TestHttpsWithCrawler):
+    http_version = "2"
+
+
+class TestHttpProxy(Ours, base("TestHttpProxyBase")):
+    pass
+
+
+class TestHttpsProxy(TestHttpProxy):
+    is_secure = True
+
+
+@pytest.mark.requires_mitmproxy
+class TestMitmProxy(Ours, base("TestMitmProxyBase")):
+    handler_supports_socks = True
+
+
+# TestRealWebsiteBase is left out: it asks a site on the Internet.
