@@ -174,7 +174,7 @@ class Download:
         """
         self._body += data
         if self._wants_bytes:
-            self._ask(self._send, signals.bytes_received, data=data)
+            self._ask(self._send_bytes_received, data)
         self.check_size(len(self._body), expected=False)
 
     def response(self, flags: Iterable[str] = ()) -> RawResponse:
@@ -260,7 +260,7 @@ class Download:
                     body_length=len(response.body),
                 )
             if self._wants_bytes:
-                self._send(signals.bytes_received, data=response.body)
+                self._send_bytes_received(response.body)
         except StopDownload as stop:
             self._stopped(response, stop)
         self.check_size(len(response.body), expected=False)
@@ -279,6 +279,9 @@ class Download:
             self.request.meta["download_latency"] = self._raw.latency
         headers = Headers(self._raw.headers)
         self._send(signals.headers_received, headers=headers, body_length=body_length)
+
+    def _send_bytes_received(self, data: bytes) -> None:
+        self._send(signals.bytes_received, data=data)
 
     def _send(self, signal: object, **arguments: Any) -> None:
         crawler = self._rules.crawler

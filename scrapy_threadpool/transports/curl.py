@@ -8,7 +8,7 @@ import ssl
 import threading
 from collections.abc import Hashable, Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urldefrag, urlsplit
 
 import pycurl
@@ -80,12 +80,17 @@ class CurlTransport(Transport):
     """libcurl in a worker thread: HTTP/1.1, 2 and 3, TLS, HTTP and SOCKS proxies.
 
     Connections are shared by all workers, and follow the site: see :class:`IdleConnections`.
+
+    :cvar extra_options: options of libcurl for every transfer, by pycurl's constants, for what no
+        setting is there for.
     """
+
+    extra_options: ClassVar[Mapping[int, object]] = {}
 
     @classmethod
     def share(cls, crawler: Crawler, options: Mapping[str, Any]) -> Shared:
         super().share(crawler, options)
-        return Shared(crawler)
+        return Shared(crawler, cls.extra_options)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, options: Mapping[str, Any], shared: Shared) -> Self:
@@ -123,9 +128,9 @@ class Shared:
     :raises ValueError: a setting has a value that is not allowed.
     """
 
-    def __init__(self, crawler: Crawler):
+    def __init__(self, crawler: Crawler, extra_options: Mapping[int, object]):
         settings = crawler.settings
-        self._options = {**_FIXED_OPTIONS, **_tls_options(settings)}
+        self._options = {**_FIXED_OPTIONS, **_tls_options(settings), **extra_options}
         self._http_version = get_setting(settings, "THREADPOOL_HTTP_VERSION")
         self._bind_address = settings.get("DOWNLOAD_BIND_ADDRESS")
         self._proxy_encoding = settings.get("HTTPPROXY_AUTH_ENCODING", "latin-1")
