@@ -8,7 +8,7 @@ import ssl
 import threading
 from collections.abc import Hashable, Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from urllib.parse import urldefrag, urlsplit
 
 import pycurl
@@ -27,7 +27,7 @@ from ..download import RawResponse, expected_size
 from ..settings import get as get_setting
 from .base import Transport
 from .connections import Connection, IdleConnections
-from .libcurl import MemoryHandle, StreamingHandle, Transfer, has_memory_handles
+from .libcurl import MemoryHandle, StreamingHandle, Transfer, has_memory_handles, is_interim
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -338,26 +338,31 @@ def _transfer(connection: Connection, request: Request, download: Download) -> R
     handle = connection.handle
     started = monotonic()
 
-    def on_head(head: bytes) -> None:
-        protocol, status, headers = _parse_head(head)
-        latency = monotonic() - started
-        download.headers_received(status, headers, protocol=protocol, latency=latency)
+    def on_head(lines: bytes) -> None:
+        if head := _parse_head(lines):
+            latency = monotonic() - started
+            download.headers_received(
+                head.status, head.headers, protocol=head.protocol, latency=latency
+            )
 
     transfer = handle.transfer(download, on_head)
     _learn(connection)
     if transfer.error is not None:
         raise transfer.error
-    streamed = download.started
-    if transfer.code:
-        if transfer.head and not streamed:
-            on_head(transfer.head)
-            download.bytes_received(transfer.body)
-        raise _error(transfer, request, download)
-    if streamed:
+    if download.started:
+        if transfer.code:
+            raise _error(transfer, request, download)
         response = download.response()
     else:
-        protocol, status, headers = _parse_head(transfer.head)
-        response = RawResponse(status, headers, transfer.body, protocol)
+        head = _parse_head(transfer.head)
+        if transfer.code:
+            if head:
+                on_head(transfer.head)
+                download.bytes_received(transfer.body)
+            raise _error(transfer, request, download)
+        if not head:  # for libcurl it is a success
+            raise DownloadFailedError("the connection was closed in the head of the response")
+        response = RawResponse(head.status, head.headers, transfer.body, head.protocol)
     response.latency = handle.getinfo(pycurl.STARTTRANSFER_TIME_T) / 1e6
     response.ip_address = connection.ip_address
     response.certificate = connection.certificate
@@ -389,7 +394,7 @@ def _error(transfer: Transfer, request: Request, download: Download) -> Exceptio
         )
     elif code == pycurl.E_FILESIZE_EXCEEDED:
         error = _size_error(transfer, request, download)
-    elif code in _LOSS and transfer.head:
+    elif code in _LOSS and download.started:
         error = ResponseDataLossError(message)
     else:
         error = _ERRORS.get(code, DownloadFailedError)(message)
@@ -398,8 +403,8 @@ def _error(transfer: Transfer, request: Request, download: Download) -> Exceptio
 
 
 def _size_error(transfer: Transfer, request: Request, download: Download) -> Exception:
-    _, status, headers = _parse_head(transfer.head)
-    expected = expected_size(request, status, headers)
+    head = _parse_head(transfer.head)
+    expected = expected_size(request, head.status, head.headers) if head else None
     try:
         if expected is not None:
             download.refuse_size(expected, expected=True)
@@ -419,25 +424,32 @@ def _ends_with_connection(request: Request, response: RawResponse) -> bool:
     )
 
 
-def _parse_head(head: bytes) -> tuple[str, int, list[tuple[bytes, bytes]]]:
-    """Return protocol, status and headers of the last response head in *head*.
+class _Head(NamedTuple):
+    protocol: str
+    status: int
+    headers: list[tuple[bytes, bytes]]
+
+
+def _parse_head(lines: bytes) -> _Head | None:
+    """Return the last response head in *lines*, or ``None`` if its end is missing.
 
     Those before it are interim responses, lines after its empty line are trailers.
     """
-    protocol, status = "", 0
-    headers: list[tuple[bytes, bytes]] = []
-    ended = False
-    for line in head.replace(b"\r\n", b"\n").split(b"\n"):
+    head: _Head | None = None
+    interim, ended = False, False
+    for line in lines.replace(b"\r\n", b"\n").split(b"\n")[:-1]:
         if line.startswith(b"HTTP/"):
-            parts = line.split(None, 2)
-            protocol, status = parts[0].decode("latin-1"), int(parts[1])
-            headers, ended = [], False
+            protocol, status, *_ = line.split(None, 2)
+            head = _Head(protocol.decode("latin-1"), int(status), [])
+            interim, ended = is_interim(line), False
         elif not line:
-            ended = True
-        elif line[:1] in b" \t" and headers and not ended:
-            name, value = headers[-1]
-            headers[-1] = (name, value + b" " + line.strip())
-        elif not ended:
+            ended = not interim
+        elif not ended and head:
+            if line[:1] in b" \t" and head.headers:
+                name, value = head.headers[-1]
+                head.headers[-1] = (name, value + b" " + line.strip())
+                continue
             name, _, value = line.partition(b":")
-            headers.append((name.strip(), value.strip()))
-    return protocol, status, headers
+            if name := name.strip():
+                head.headers.append((name, value.strip()))
+    return head if ended else None

@@ -79,7 +79,7 @@ class StreamingHandle(pycurl.Curl):  # type: ignore[misc]
             if line.startswith(b"HTTP/"):
                 lines.clear()
             lines.append(line)
-            if line.strip() or lines[0].split(None, 2)[1:2] < [b"200"]:
+            if line.strip() or is_interim(lines[0]):
                 return None
             begun = True
             try:
@@ -318,6 +318,12 @@ class MemoryHandle:
                     entry = entry.contents.next
                 chain.append(fields)
         return chain
+
+
+def is_interim(status_line: bytes) -> bool:
+    """Return whether another response follows the one that begins with *status_line*."""
+    status = status_line.split(None, 2)[1]
+    return status.startswith(b"1") and status != b"101"
 
 
 def has_memory_handles() -> bool:
