@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import select
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+
+import pycurl
 
 from .libcurl import Handle
 
@@ -19,6 +22,7 @@ class Connection:
         self.handle = handle
         self.ip_address: str | None = None
         self.certificate: bytes | None = None
+        self.protocol: str | None = None
         self._options: dict[int, object] = {}
 
     def set(self, option: int, value: object) -> None:
@@ -33,6 +37,25 @@ class Connection:
     def forget(self, option: int) -> None:
         """Have the next :meth:`set` of *option* reach the handle, whatever was set before."""
         self._options.pop(option, None)
+
+    def has_unasked_input(self) -> bool:
+        """Return whether the server has sent something, or hung up, since the last transfer.
+
+        libcurl looks for that itself, but not within a second of the last transfer, and would take
+        what it finds for the answer to the next request. In HTTP/2 the server may send at any time.
+        """
+        if self.protocol not in ("HTTP/1.0", "HTTP/1.1"):
+            return False
+        socket = self.handle.getinfo(pycurl.LASTSOCKET)
+        return socket >= 0 and _is_readable(socket)
+
+
+def _is_readable(socket: int) -> bool:
+    if hasattr(select, "poll"):
+        poll = select.poll()
+        poll.register(socket, select.POLLIN)
+        return bool(poll.poll(0))
+    return bool(select.select([socket], [], [], 0)[0])
 
 
 class IdleConnections:

@@ -170,6 +170,7 @@ class Shared:
         """Set the options of *connection* that are different for each request."""
         set_option = connection.set
         set_option(pycurl.URL, _url(request))
+        set_option(pycurl.FRESH_CONNECT, int(connection.has_unasked_input()))
         set_option(pycurl.TIMEOUT_MS, max(1, int(download.timeout * 1000)))
         set_option(pycurl.MAXFILESIZE_LARGE, download.maxsize)
         _set_method(connection, request)
@@ -366,6 +367,7 @@ def _transfer(connection: Connection, request: Request, download: Download) -> R
     response.latency = handle.getinfo(pycurl.STARTTRANSFER_TIME_T) / 1e6
     response.ip_address = connection.ip_address
     response.certificate = connection.certificate
+    connection.protocol = response.protocol
     if _ends_with_connection(request, response):
         response.flags.append("partial")
     return response
