@@ -41,6 +41,11 @@ def describe() -> dict[str, str]:
     }
 
 
+def listed(facts: dict[str, str]) -> str:
+    """Return *facts* as a list in Markdown."""
+    return "".join(f"- {name}: {fact}\n" for name, fact in facts.items())
+
+
 def _processor() -> str:
     information = Path("/proc/cpuinfo")
     lines = information.read_text().splitlines() if information.exists() else []

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
-from .machine import describe
+from .machine import describe, listed
 from .results import Results, per_page, plain, speed
 from .variants import BASELINE, VARIANTS
 from .workloads import WORKLOADS
@@ -34,7 +34,7 @@ def write(results: Results, folder: Path) -> None:
         json.dumps({"machine": machine, **asdict(results)}, indent=1) + "\n"
     )
     tables = "\n".join(_section(results, workload) for workload in results.workloads())
-    (folder / "results.md").write_text(f"{_where(machine)}\n{tables}")
+    (folder / "results.md").write_text(f"# Results\n\n{listed(machine)}\n{tables}")
     draw(results, folder / "results.svg")
 
 
@@ -56,10 +56,6 @@ def spread(values: list[float]) -> str:
     if not values:
         return "–"
     return f"{median(values):.2f} ({min(values):.2f}–{max(values):.2f})"
-
-
-def _where(machine: dict[str, str]) -> str:
-    return "# Results\n\n" + "".join(f"- {key}: {value}\n" for key, value in machine.items())
 
 
 def _section(results: Results, workload: str) -> str:
