@@ -12,8 +12,6 @@ from .spider import BenchmarkSpider
 from .variants import Variant
 from .workloads import Workload
 
-_TIMEOUT = 90
-
 
 class Refused(Exception):  # noqa: N818
     """A measurement that must not count: something went wrong in the crawl."""
@@ -27,6 +25,7 @@ def measure(
     pages: int,
     concurrency: int | None = None,
     memory_at: tuple[int, ...] = (),
+    timeout: float = 90,
 ) -> dict[str, Any]:
     """Crawl *pages* pages in a fresh process and return what it took.
 
@@ -49,10 +48,10 @@ def measure(
     command = [sys.executable, "-m", "benchmarks.worker", json.dumps(plan)]
     try:
         process = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, check=False
+            command, capture_output=True, text=True, errors="replace", timeout=timeout, check=False
         )
     except subprocess.TimeoutExpired:
-        raise Refused(f"took longer than {_TIMEOUT} s") from None
+        raise Refused(f"took longer than {timeout:g} s") from None
     result: dict[str, Any] = json.loads(process.stdout) if process.stdout else {}
     if not result:
         last = process.stderr.strip().splitlines()[-1:] or [f"exit code {process.returncode}"]

@@ -32,12 +32,12 @@ _ONE_PAGE_A_CONNECTION = (
 )
 
 WORKLOADS = {
-    "small": Workload("12 KB of HTML, HTTP, keep-alive", 1200, "small", server=_NO_GZIP),
+    "small": Workload("12 KB of HTML, HTTP, keep-alive", 1000, "small", server=_NO_GZIP),
     # With asyncio, Scrapy makes CONCURRENT_ITEMS tasks for every response, 100 by default. That
     # costs more than most downloads; without it the handlers differ more.
     "lean": Workload(
         "as small, with CONCURRENT_ITEMS = 1",
-        1500,
+        1200,
         "small",
         server=_NO_GZIP,
         settings={"CONCURRENT_ITEMS": 1},
@@ -45,19 +45,19 @@ WORKLOADS = {
     "pages": Workload(
         "documentation pages of 50 to 150 KB, HTTPS, gzip; the callback takes title, headings "
         "and links",
-        300,
+        120,
         "pages",
         https=True,
         extract=True,
     ),
     "handshake": Workload(
         "12 KB of HTML, HTTPS, a new connection for every page",
-        400,
+        250,
         "small",
         https=True,
         server=_ONE_PAGE_A_CONNECTION,
     ),
-    "large": Workload("2 MB, HTTPS, keep-alive", 250, "large", https=True),
+    "large": Workload("2 MB, HTTPS, keep-alive", 150, "large", https=True),
     "slow": Workload(
         "12 KB of HTML, HTTP, the server waits 100 ms, 64 requests at once",
         800,
@@ -67,7 +67,7 @@ WORKLOADS = {
     ),
     "busy": Workload(
         "12 KB of HTML, HTTP, the server waits 50 ms, the callback burns 100 ms of CPU",
-        25,
+        20,
         "small",
         delay=0.05,
         burn=0.1,
