@@ -26,6 +26,7 @@ _PAGES = (1000, 2000, 5000, 10000, 20000, 50000)
 # One worker gets ten pages a second from the slow server; nobody wants to wait for a thousand.
 _SECONDS = 3
 _WORKLOADS = ("small", "slow")
+_CPU = per_page("cpu", 1e3)
 
 Growth = dict[str, dict[str, dict[int, list[Measurement]]]]
 
@@ -78,18 +79,13 @@ def _enough(pages: int, workers: int, delay: float) -> int:
 def _by_pages(pages: int) -> dict[str, dict[int, int]]:
     memory = {}
     marks = tuple(mark for mark in _PAGES if mark <= pages)
-    with tempfile.TemporaryDirectory() as folder:
-        with start(WORKLOADS["lean"], Path(folder)) as server:
-            for variant in _VARIANTS:
-                measurement = measure(
-                    WORKLOADS["lean"],
-                    VARIANTS[variant],
-                    server,
-                    pages=marks[-1],
-                    memory_at=marks,
-                    timeout=600,
-                )
-                memory[variant] = {int(at): size for at, size in measurement["memory_at"].items()}
+    lean = WORKLOADS["lean"]
+    with tempfile.TemporaryDirectory() as folder, start(lean, Path(folder)) as server:
+        for name in _VARIANTS:
+            measurement = measure(
+                lean, VARIANTS[name], server, pages=marks[-1], memory_at=marks, timeout=600
+            )
+            memory[name] = {int(at): size for at, size in measurement["memory_at"].items()}
     return memory
 
 
@@ -104,10 +100,7 @@ def _tables(workers: Growth, memory: dict[str, dict[int, int]]) -> str:
             [
                 str(count),
                 *(number(_middle(variants[name][count], speed)) for name in _VARIANTS),
-                *(
-                    number(_middle(variants[name][count], per_page("cpu", 1e3)))
-                    for name in _VARIANTS
-                ),
+                *(number(_middle(variants[name][count], _CPU)) for name in _VARIANTS),
             ]
             for count in _WORKERS
         ]
@@ -127,7 +120,7 @@ def _draw(workers: Growth, memory: dict[str, dict[int, int]], file: Path) -> Non
     figure = Figure(figsize=(10, 6.5), layout="constrained")
     place = 0
     for workload, variants in workers.items():
-        for title, value in (("pages/s", speed), ("CPU, ms a page", per_page("cpu", 1e3))):
+        for title, value in (("pages/s", speed), ("CPU, ms a page", _CPU)):
             place += 1
             axes = figure.add_subplot(2, 3, place)
             for name, by_count in variants.items():

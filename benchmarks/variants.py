@@ -27,11 +27,13 @@ def _incubator(name: str, module: str) -> Variant:
     return Variant(handler, needs=("scrapy_download_handlers_incubator", module))
 
 
+_OURS = {"ADDONS": {"scrapy_threadpool.Addon": 500}}
 _SCRAPY = "scrapy.core.downloader.handlers"
 
 VARIANTS = {
     BASELINE: Variant({}),
-    "threadpool": Variant({"ADDONS": {"scrapy_threadpool.Addon": 500}}),
+    "threadpool": Variant(_OURS),
+    "threadpool-unprocessed": Variant({**_OURS, "THREADPOOL_PROCESS_PAGES": False}),
     "h2": Variant(
         {"DOWNLOAD_HANDLERS": {"https": f"{_SCRAPY}.http2.H2DownloadHandler"}},
         needs=("h2",),
