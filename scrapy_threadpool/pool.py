@@ -151,15 +151,19 @@ class WorkerPool:
 
         *state* is what :meth:`snapshot` said of it. If the call returns after all, the worker
         ends. Returns the name of the new worker, or ``None`` where there is nothing to give up:
-        the worker is no longer in that task, or the pool is shut down.
+        the worker is no longer in that task, it was given up before, or the pool is shut down.
+
+        :raises RuntimeError: the system has no thread for another; nothing is given up then.
         """
         with self._lock:
             if self._closed or state.task is None:
                 return None
             for worker in self._workers:
-                if worker.name == state.name and worker.task is state.task:
+                stuck = worker.name == state.name and worker.task is state.task
+                if stuck and not worker.given_up:
+                    successor = self._start_worker()
                     worker.given_up = True
-                    return self._start_worker().name
+                    return successor.name
         return None
 
     def snapshot(self) -> list[WorkerState]:
@@ -174,8 +178,8 @@ class WorkerPool:
 
     def _start_worker(self) -> _Worker:
         worker = _Worker(f"{self._name}-{next(self._numbers)}", self._work)
-        self._workers.append(worker)
         worker.start()
+        self._workers.append(worker)
         return worker
 
     def _work(self, worker: _Worker) -> None:
