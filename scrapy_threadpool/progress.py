@@ -1,0 +1,256 @@
+"""How far ``scrapy crawlsite`` is: a live view on a terminal, elsewhere a line now and then.
+
+Everything here happens in one thread of its own that looks at counters, twice a second at most. The
+crawl does nothing for it, so it costs the same however many pages a second come.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import sys
+import threading
+from collections import deque
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
+
+from scrapy import signals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.console import Console, RenderableType
+    from scrapy.crawler import Crawler
+    from typing_extensions import Self
+
+    from .sitespider import SiteSpider
+
+logger = logging.getLogger(__name__)
+
+_SECONDS_BETWEEN_FRAMES = 0.5
+_SECONDS_BETWEEN_LINES = 3.0
+_SECONDS_OF_RATES = 10.0
+
+
+@dataclass(frozen=True)
+class Figures:
+    """How far a crawl is at one moment."""
+
+    at: float
+    pages: int
+    failed: int
+    queued: int
+    received: int
+    total: int | None
+
+
+class View(Protocol):
+    """One way to show figures."""
+
+    interval: float
+
+    def show(self, now: Figures, pages_per_second: float, bytes_per_second: float) -> None:
+        """Show what is new since the last call."""
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+
+
+class Progress:
+    """The Scrapy extension that shows how far a :class:`~.sitespider.SiteSpider` is."""
+
+    def __init__(self, crawler: Crawler):
+        self.crawler = crawler
+        self._done = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        extension = cls(crawler)
+        crawler.signals.connect(extension.spider_opened, signal=signals.spider_opened)
+        crawler.signals.connect(extension.spider_closed, signal=signals.spider_closed)
+        return extension
+
+    def spider_opened(self, spider: SiteSpider) -> None:
+        view: View = LogLines()
+        if _terminal_is_free(self.crawler):
+            view = LiveView(self.crawler)
+        self._thread = threading.Thread(
+            target=self._run, args=(spider, view), name="progress", daemon=True
+        )
+        self._thread.start()
+
+    def spider_closed(self) -> None:
+        self._done.set()
+        if self._thread is not None:
+            self._thread.join(5)
+
+    def _run(self, spider: SiteSpider, view: View) -> None:
+        recent = deque([self._figures(spider)])
+        try:
+            while not self._done.wait(view.interval):
+                now = self._figures(spider)
+                recent.append(now)
+                while now.at - recent[0].at > _SECONDS_OF_RATES:
+                    recent.popleft()
+                seconds = now.at - recent[0].at
+                view.show(
+                    now,
+                    (now.pages - recent[0].pages) / seconds,
+                    (now.received - recent[0].received) / seconds,
+                )
+        except Exception:
+            logger.exception("The progress view ends; the crawl goes on")
+        finally:
+            view.close()
+
+    def _figures(self, spider: SiteSpider) -> Figures:
+        stats = self.crawler.stats
+        assert stats is not None
+        scheduled: int = stats.get_value("scheduler/enqueued", 0)
+        taken: int = stats.get_value("scheduler/dequeued", 0)
+        return Figures(
+            at=monotonic(),
+            pages=spider.pages,
+            failed=spider.failed,
+            queued=scheduled - taken + len(spider.waiting),
+            received=stats.get_value("downloader/response_bytes", 0),
+            total=spider.total,
+        )
+
+
+class LogLines:
+    """A line of the log every few seconds."""
+
+    interval = _SECONDS_BETWEEN_LINES
+
+    def show(self, now: Figures, pages_per_second: float, bytes_per_second: float) -> None:
+        logger.info("%s", describe(now, pages_per_second, bytes_per_second))
+
+    def close(self) -> None:
+        pass
+
+
+class LiveView:
+    """The last lines of the terminal, drawn anew; what is logged goes above them."""
+
+    interval = _SECONDS_BETWEEN_FRAMES
+
+    def __init__(self, crawler: Crawler):
+        from rich.console import Console
+        from rich.live import Live
+
+        self._crawler = crawler
+        self._console: Console = Console(stderr=True)
+        self._log = _LogAbove(self._console)
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)
+        self._live.start()
+
+    def show(self, now: Figures, pages_per_second: float, bytes_per_second: float) -> None:
+        self._live.update(self._frame(now, pages_per_second, bytes_per_second))
+        if not self._log.print_new():  # which draws the view anew
+            self._live.refresh()
+
+    def close(self) -> None:
+        self._live.stop()
+        self._log.close()
+
+    def _frame(self, now: Figures, pages: float, received: float) -> RenderableType:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.text import Text
+
+        lines: list[RenderableType] = [Text(describe(now, pages, received), style="bold")]
+        if now.total:
+            lines.append(ProgressBar(total=now.total, completed=now.pages))
+        workers = list(_worker_lines(self._crawler))
+        shown = max(self._console.height - len(lines) - 3, 1)
+        if len(workers) > shown:
+            more = len(workers) - shown + 1
+            workers[shown - 1 :] = [f"and {more} more workers"]
+        lines += [Text(line, no_wrap=True, overflow="ellipsis") for line in workers]
+        return Group(*lines)
+
+
+class _LogAbove:
+    """Takes over what the log writes to the terminal, to print it between two frames.
+
+    Printing at once would draw a frame per line: many times the cost, for a log that is half a
+    second earlier.
+    """
+
+    def __init__(self, console: Console):
+        self._console = console
+        self._new: deque[str] = deque()
+        self._handlers = [
+            (handler, handler.stream)
+            for handler in logging.root.handlers
+            if isinstance(handler, logging.StreamHandler)
+            and handler.stream in (sys.stderr, sys.stdout)
+            and handler.stream.isatty()
+        ]
+        for handler, _ in self._handlers:
+            handler.setStream(self)
+
+    def write(self, text: str) -> None:
+        self._new.append(text)
+
+    def flush(self) -> None:
+        pass
+
+    def print_new(self) -> bool:
+        text = "".join(self._new.popleft() for _ in range(len(self._new)))
+        if text:
+            self._console.out(text.removesuffix("\n"), highlight=False)
+        return bool(text)
+
+    def close(self) -> None:
+        for handler, stream in self._handlers:
+            handler.setStream(stream)
+        self.print_new()
+
+
+def describe(now: Figures, pages_per_second: float, bytes_per_second: float) -> str:
+    """Return *now* in one line."""
+    of_total = f" of {now.total}" if now.total else ""
+    line = (
+        f"{now.pages}{of_total} pages, {now.failed} failed, {now.queued} queued, "
+        f"{pages_per_second:.1f} pages/s, {bytes_per_second / 1e6:.2f} MB/s"
+    )
+    if now.total and pages_per_second:
+        line += f", {_clock((now.total - now.pages) / pages_per_second)} left"
+    return line
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def _worker_lines(crawler: Crawler) -> Iterator[str]:
+    import scrapy_threadpool
+
+    workers: Callable[[Crawler], list[Any]] = getattr(
+        scrapy_threadpool, "workers", lambda crawler: []
+    )
+    now = monotonic()
+    for worker in workers(crawler):
+        number = worker.name.rpartition("-")[2]
+        if worker.task is None:
+            yield f"{number:>4}  idle"
+        else:
+            yield f"{number:>4}  {now - worker.since:5.1f} s  {worker.task.url}"
+
+
+def _terminal_is_free(crawler: Crawler) -> bool:
+    """Return whether a live view can be drawn on the terminal, and would garble nothing there."""
+    if importlib.util.find_spec("rich") is None or not sys.stderr.isatty():
+        return False
+    from rich.console import Console
+
+    items_go_there = sys.stdout.isatty() and any(
+        str(uri).startswith("stdout:") for uri in crawler.settings.getdict("FEEDS")
+    )
+    return not items_go_there and not Console(stderr=True).is_dumb_terminal
