@@ -1,7 +1,7 @@
 """How far ``scrapy crawlsite`` is: a live view on a terminal, elsewhere a line now and then.
 
-Everything here happens in one thread of its own that looks at counters, twice a second at most. The
-crawl does nothing for it, so it costs the same however many pages a second come.
+All it does is to look at counters twice a second at most, so it costs the same however many pages a
+second come.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import importlib.util
 import logging
 import sys
-import threading
 from collections import deque
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from scrapy import signals
+from scrapy.utils.asyncio import create_looping_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,8 +62,9 @@ class Progress:
 
     def __init__(self, crawler: Crawler):
         self.crawler = crawler
-        self._done = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._loop = create_looping_call(self._show)
+        self._recent: deque[Figures] = deque()
+        self._view: View
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -72,42 +73,30 @@ class Progress:
         crawler.signals.connect(extension.spider_closed, signal=signals.spider_closed)
         return extension
 
-    def spider_opened(self, spider: SiteSpider) -> None:
-        view: View = LogLines()
-        if _terminal_is_free(self.crawler):
-            view = LiveView(self.crawler)
-        self._thread = threading.Thread(
-            target=self._run, args=(spider, view), name="progress", daemon=True
-        )
-        self._thread.start()
+    def spider_opened(self) -> None:
+        self._view = LiveView(self.crawler) if _terminal_is_free(self.crawler) else LogLines()
+        self._recent.append(self._figures())
+        self._loop.start(self._view.interval, now=False)
 
     def spider_closed(self) -> None:
-        self._done.set()
-        if self._thread is not None:
-            self._thread.join(5)
+        if self._loop.running:
+            self._loop.stop()
+            self._view.close()
 
-    def _run(self, spider: SiteSpider, view: View) -> None:
-        recent = deque([self._figures(spider)])
-        try:
-            while not self._done.wait(view.interval):
-                now = self._figures(spider)
-                recent.append(now)
-                while now.at - recent[0].at > _SECONDS_OF_RATES:
-                    recent.popleft()
-                seconds = now.at - recent[0].at
-                view.show(
-                    now,
-                    (now.pages - recent[0].pages) / seconds,
-                    (now.received - recent[0].received) / seconds,
-                )
-        except Exception:
-            logger.exception("The progress view ends; the crawl goes on")
-        finally:
-            view.close()
+    def _show(self) -> None:
+        now = self._figures()
+        self._recent.append(now)
+        while now.at - self._recent[0].at > _SECONDS_OF_RATES:
+            self._recent.popleft()
+        then = self._recent[0]
+        seconds = now.at - then.at
+        self._view.show(
+            now, (now.pages - then.pages) / seconds, (now.received - then.received) / seconds
+        )
 
-    def _figures(self, spider: SiteSpider) -> Figures:
+    def _figures(self) -> Figures:
         stats = self.crawler.stats
-        assert stats is not None
+        spider = cast("SiteSpider", self.crawler.spider)
         scheduled: int = stats.get_value("scheduler/enqueued", 0)
         taken: int = stats.get_value("scheduler/dequeued", 0)
         return Figures(

@@ -13,6 +13,7 @@ from scrapy.commands import BaseRunSpiderCommand
 from scrapy.exceptions import UsageError
 
 from scrapy_threadpool._version import __version__
+from scrapy_threadpool.addon import Addon
 from scrapy_threadpool.progress import Progress
 from scrapy_threadpool.sitespider import SiteSpider
 from scrapy_threadpool.urls import read_url
@@ -135,6 +136,7 @@ class Command(BaseRunSpiderCommand):
             if value is not None:
                 settings.set(name, value, priority="cmdline")
         settings.set_in_component_priority_dict("EXTENSIONS", Progress, 0)
+        settings.setdefault_in_component_priority_dict("ADDONS", Addon, 500)
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         for complaint in opts.complaints:
@@ -151,7 +153,7 @@ class Command(BaseRunSpiderCommand):
         if taken := sorted(plan.keys() & opts.spargs.keys()):
             raise UsageError(f"-a {taken[0]}: this is an option of its own", print_help=False)
         assert self.crawler_process is not None
-        crawler = self._create_crawler(SiteSpider)
+        crawler = self.crawler_process.create_crawler(SiteSpider)
         self.crawler_process.crawl(crawler, **plan, **opts.spargs)
         self.crawler_process.start()
         came = isinstance(crawler.spider, SiteSpider) and crawler.spider.seeds_that_came
