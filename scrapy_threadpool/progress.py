@@ -12,18 +12,21 @@ import sys
 from collections import deque
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from scrapy import signals
 from scrapy.utils.asyncio import create_looping_call
 
+from .handler import workers
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from rich.console import Console, RenderableType
     from scrapy.crawler import Crawler
     from typing_extensions import Self
 
+    from .pool import WorkerState
     from .sitespider import SiteSpider
 
 logger = logging.getLogger(__name__)
@@ -137,9 +140,8 @@ class LiveView:
         self._live.start()
 
     def show(self, now: Figures, pages_per_second: float, bytes_per_second: float) -> None:
-        self._live.update(self._frame(now, pages_per_second, bytes_per_second))
-        if not self._log.print_new():  # which draws the view anew
-            self._live.refresh()
+        self._log.print_new()
+        self._live.update(self._frame(now, pages_per_second, bytes_per_second), refresh=True)
 
     def close(self) -> None:
         self._live.stop()
@@ -147,18 +149,18 @@ class LiveView:
 
     def _frame(self, now: Figures, pages: float, received: float) -> RenderableType:
         from rich.console import Group
+        from rich.padding import Padding
         from rich.progress_bar import ProgressBar
         from rich.text import Text
 
         lines: list[RenderableType] = [Text(describe(now, pages, received), style="bold")]
         if now.total:
-            lines.append(ProgressBar(total=now.total, completed=now.pages))
-        workers = list(_worker_lines(self._crawler))
-        shown = max(self._console.height - len(lines) - 3, 1)
-        if len(workers) > shown:
-            more = len(workers) - shown + 1
-            workers[shown - 1 :] = [f"and {more} more workers"]
-        lines += [Text(line, no_wrap=True, overflow="ellipsis") for line in workers]
+            lines.append(Padding(ProgressBar(total=now.total, completed=now.pages), 0))
+        room = max(self._console.height - len(lines) - 3, 1)
+        lines += [
+            Text(line, no_wrap=True, overflow="ellipsis")
+            for line in _worker_lines(workers(self._crawler), room)
+        ]
         return Group(*lines)
 
 
@@ -188,11 +190,9 @@ class _LogAbove:
     def flush(self) -> None:
         pass
 
-    def print_new(self) -> bool:
-        text = "".join(self._new.popleft() for _ in range(len(self._new)))
-        if text:
+    def print_new(self) -> None:
+        if text := "".join(self._new.popleft() for _ in range(len(self._new))):
             self._console.out(text.removesuffix("\n"), highlight=False)
-        return bool(text)
 
     def close(self) -> None:
         for handler, stream in self._handlers:
@@ -218,19 +218,19 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
-def _worker_lines(crawler: Crawler) -> Iterator[str]:
-    import scrapy_threadpool
-
-    workers: Callable[[Crawler], list[Any]] = getattr(
-        scrapy_threadpool, "workers", lambda crawler: []
-    )
+def _worker_lines(states: list[WorkerState], room: int) -> Iterator[str]:
+    """Yield a line per worker; where there is no room for all, those busy for longest."""
+    hidden = len(states) - room
+    if hidden > 0:
+        states = sorted(states, key=lambda state: (state.task is None, state.since))[: room - 1]
     now = monotonic()
-    for worker in workers(crawler):
-        number = worker.name.rpartition("-")[2]
-        if worker.task is None:
-            yield f"{number:>4}  idle"
-        else:
-            yield f"{number:>4}  {now - worker.since:5.1f} s  {worker.task.url}"
+    for state in states:
+        number = state.name.rpartition("-")[2]
+        task = state.task
+        doing = "idle" if task is None else f"{now - state.since:5.1f} s  {task.url}"
+        yield f"{number:>4}  {doing}"
+    if hidden > 0:
+        yield f"and {hidden + 1} more workers"
 
 
 def _terminal_is_free(crawler: Crawler) -> bool:
