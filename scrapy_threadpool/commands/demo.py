@@ -1,0 +1,2 @@
+from .compare import Command as Compare
+class Command(Compare): pass
