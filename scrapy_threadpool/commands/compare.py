@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
@@ -14,13 +16,18 @@ from scrapy.exceptions import UsageError
 from scrapy.utils.project import inside_project
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..compare.plan import Variant
     from ..compare.rounds import Target
 
 SAME, FAILED, DIFFERENT = 0, 1, 3
+# Of the items of `crawlsite`: who fetched the page, and which link to it was seen first, is luck.
+_UNSTABLE_FIELDS = ("worker", "latency", "referer", "depth")
 
 
 class Command(ScrapyCommand):
-    """Crawls with and without the worker threads in turn, and compares speed and what was scraped."""
+    """Exit code: 0 if all runs scraped the same, 3 if not, 1 if one failed, 2 for bad arguments."""
 
     requires_crawler_process = False
     default_settings: ClassVar[dict[str, Any]] = {"LOG_ENABLED": False}
@@ -36,9 +43,10 @@ class Command(ScrapyCommand):
     def long_desc(self) -> str:
         """Return the text above the command's options."""
         return (
-            "Run a spider of the project, the spider of a Python file, or one that follows the links from a "
-            "URL: without the worker threads and with them in turn, each time in a fresh process. "
-            "Exit code: 0 if all runs scraped the same, 3 if not, 1 if a run failed, 2 for bad arguments."
+            "Run a spider of the project, the spider of a Python file, or one that follows the "
+            "links from a URL: without the worker threads and with them in turn, each time in a "
+            "fresh process. Exit code: 0 if all runs scraped the same items and got the same "
+            "status codes, 3 if not, 1 if a run failed, 2 for bad arguments."
         )
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -65,9 +73,6 @@ class Command(ScrapyCommand):
             default="",
             help="fields of items that may differ, such as the time of scraping",
         )
-        parser.add_argument(
-            "--report", metavar="FILE", help="write an HTML page with the pictures to FILE"
-        )
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Compare; *args* is the one thing to crawl."""
@@ -75,16 +80,21 @@ class Command(ScrapyCommand):
 
         if len(args) != 1:
             raise UsageError(f"give one spider, Python file or URL, not {' '.join(args) or 'none'}")
+        options = read_options(opts)
+        level = {"LOG_LEVEL": opts.loglevel} if opts.loglevel else {}
+        kind = self._kind(args[0])
+        if kind == "url" and opts.spargs:
+            raise UsageError("-a is for spiders; a URL takes none")
+        ignored = [name for name in opts.ignore_fields.split(",") if name]
         target = Target(
             name=args[0],
-            kind=self._kind(args[0]),
-            settings=_pairs("-s", opts.set)
-            | ({"LOG_LEVEL": opts.loglevel} if opts.loglevel else {}),
+            kind=kind,
+            settings=_pairs("-s", opts.set) | level,
             arguments=_pairs("-a", opts.spargs),
-            ignored_fields=[name for name in opts.ignore_fields.split(",") if name],
+            ignored_fields=[*ignored, *(_UNSTABLE_FIELDS if kind == "url" else ())],
             max_pages=_whole("--max-pages", opts.max_pages, 0),
         )
-        self.exitcode = run_comparison(target, opts)
+        self.exitcode = compare(target, options)
 
     def _kind(self, name: str) -> str:
         if urlsplit(name).scheme in ("http", "https"):
@@ -95,8 +105,8 @@ class Command(ScrapyCommand):
             return "file"
         if not inside_project():
             raise UsageError(
-                f"{name!r} is no Python file and no http(s) URL, and there is no project here to have "
-                "a spider of that name"
+                f"{name!r} is no Python file and no http(s) URL, and there is no project here to "
+                "have a spider of that name"
             )
         from scrapy.spiderloader import get_spider_loader
 
@@ -107,15 +117,27 @@ class Command(ScrapyCommand):
         return "spider"
 
 
-def add_comparison_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that `run_comparison` reads to *parser*."""
+@dataclass(frozen=True)
+class Options:
+    """How to compare, and where the findings go."""
+
+    variants: list[Variant]
+    rounds: int
+    time_limit: int
+    json: Path | None
+    report: Path | None
+
+
+def add_comparison_options(parser: argparse.ArgumentParser, **defaults: str) -> None:
+    """Add the options that `read_options` reads to *parser*."""
     parser.add_argument(
         "--rounds", metavar="N", default="3", help="runs of each variant (default: 3)"
     )
     parser.add_argument(
         "--threads",
         metavar="N,N",
-        help="sizes of the pool to try (default: one, as the settings say)",
+        default=defaults.get("threads"),
+        help=f"sizes of the pool (default: {defaults.get('threads', 'as the settings say')})",
     )
     parser.add_argument(
         "--time-limit",
@@ -124,32 +146,70 @@ def add_comparison_options(parser: argparse.ArgumentParser) -> None:
         help="seconds that one run may take (default: 600)",
     )
     parser.add_argument("--json", metavar="FILE", help="write all figures to FILE")
+    parser.add_argument(
+        "--report",
+        metavar="FILE",
+        default=defaults.get("report"),
+        help=f"write a page with pictures to FILE (default: {defaults.get('report', 'none')})",
+    )
 
 
-def run_comparison(target: Target, opts: argparse.Namespace) -> int:
-    """Compare on *target* as *opts* say, print the table and write the files; return the exit code.
+def read_options(opts: argparse.Namespace) -> Options:
+    """Return the options that *opts* says.
 
     :raises UsageError: an option has a value that is not allowed.
     """
-    from ..compare.document import make_document
     from ..compare.plan import POOL, TWISTED, Variant
-    from ..compare.rounds import RunFailed, compare
+
+    pools = [Variant(POOL, pool=True)]
+    if opts.threads is not None:
+        sizes = [_whole("--threads", text, 1) for text in opts.threads.split(",")]
+        pools = [Variant(f"{POOL}-{n}", pool=True, threads=n) for n in dict.fromkeys(sizes)]
+    if opts.report and find_spec("plotly") is None:
+        raise UsageError("--report needs plotly: pip install 'scrapy-threadpool[report]'")
+    return Options(
+        variants=[Variant(TWISTED, pool=False), *pools],
+        rounds=_whole("--rounds", opts.rounds, 1),
+        time_limit=_whole("--time-limit", opts.time_limit, 1),
+        json=_new_file("--json", opts.json),
+        report=_new_file("--report", opts.report),
+    )
+
+
+def compare(
+    target: Target, options: Options, before: Callable[[dict[str, Any]], str] | None = None
+) -> int:
+    """Compare on *target*, print the table and write the files; return the exit code.
+
+    Where *before* is given, what it returns of the findings is printed before the table.
+    """
+    from ..compare import rounds
+    from ..compare.document import make_document
     from ..compare.table import render
 
-    sizes = [_whole("--threads", text, 1) for text in (opts.threads or "").split(",") if text]
-    pools = [Variant(f"{POOL}-{size}", pool=True, threads=size) for size in dict.fromkeys(sizes)]
-    variants = [Variant(TWISTED, pool=False), *(pools or [Variant(POOL, pool=True)])]
-    rounds = _whole("--rounds", opts.rounds, 1)
-    time_limit = _whole("--time-limit", opts.time_limit, 1)
     try:
-        found = compare(target, variants, rounds=rounds, time_limit=time_limit, say=_say)
-    except RunFailed as failure:
-        _say(f"scrapy compare: {failure}")
+        found = rounds.compare(
+            target,
+            options.variants,
+            rounds=options.rounds,
+            time_limit=options.time_limit,
+            say=_say,
+        )
+    except rounds.RunFailedError as failure:
+        _say(f"Error: {failure}")
         return FAILED
-    document = make_document(target, variants, found)
-    print(render(document))
-    if opts.json:
-        Path(opts.json).write_text(json.dumps(document, indent=2), encoding="utf-8")
+    document = make_document(target, options.variants, found)
+    if before:
+        print(f"\n{before(document)}")
+    print(f"\n{render(document)}")
+    if options.json:
+        options.json.write_text(json.dumps(document, indent=2), encoding="utf-8")
+        print(f"Figures: {options.json.resolve()}")
+    if options.report:
+        from ..compare.report import make_report
+
+        options.report.write_text(make_report(document, found), encoding="utf-8")
+        print(f"Report: {options.report.resolve()}")
     return SAME if document["same_items"] and document["same_statuses"] else DIFFERENT
 
 
@@ -168,3 +228,13 @@ def _whole(option: str, text: str, least: int) -> int:
     if text.isascii() and text.isdigit() and int(text) >= least:
         return int(text)
     raise UsageError(f"{option} takes whole numbers from {least}, not {text!r}")
+
+
+def _new_file(option: str, name: str | None) -> Path | None:
+    """Return the path called *name*, where a file can be: to fail after minutes would be late."""
+    if name is None:
+        return None
+    path = Path(name)
+    if path.is_dir() or not path.parent.is_dir():
+        raise UsageError(f"{option} takes a file in a folder that exists, not {name!r}")
+    return path

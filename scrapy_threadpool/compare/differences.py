@@ -27,7 +27,7 @@ class Difference:
     @property
     def fields(self) -> list[str]:
         names: dict[str, None] = {}
-        for base, other in zip(self.base_items, self.items):
+        for base, other in zip(self.base_items, self.items, strict=False):
             names.update(dict.fromkeys(n for n in {**base, **other} if base.get(n) != other.get(n)))
         return list(names)
 

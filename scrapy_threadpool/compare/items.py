@@ -1,4 +1,4 @@
-"""Items as texts that can be compared: whatever their type, and in whatever order sets and dicts are."""
+"""Items as texts that can be compared, whatever their type and the order of sets and dicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How late the event loop is: the time between when something was due and when the loop came to it."""
+"""How late the event loop is: the time from when something was due to when it came to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INTERVAL = 0.02
 class LoopLag:
     """Looks at the clock every 20 ms of the loop's time.
 
-    *samples* are pairs of the time that a look was due, in seconds after `start`, and how late it came.
+    *samples* are pairs: when a look was due, in seconds after `start`, and how late it came.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,8 @@ class LoopLag:
 
     def _look(self) -> None:
         now = perf_counter()
-        # A loop that was blocked for a second was late fifty times, not once: else the worst is hardly counted.
+        # A loop that was blocked for a second was late fifty times, not once: else the worst
+        # would hardly count.
         while self._due <= now:
             self.samples.append((round(self._due - self._start, 4), round(now - self._due, 6)))
             self._due += _INTERVAL

@@ -1,9 +1,9 @@
-"""The same pages in every run: the first run takes the first N requests, later ones take exactly those."""
+"""The same pages in every run: the first run takes the first N requests, later ones just those."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scrapy import signals
 from scrapy.exceptions import IgnoreRequest
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class SamePages:
     """Drops the requests that are one too many.
 
-    Closing the spider after N pages would end two crawls at different pages: which ones are under way then is a
-    matter of luck. So it is decided before a request is scheduled, and remembered in *file*.
+    Closing the spider after N pages would end two crawls at different pages: which ones are under
+    way then is luck. So it is decided before a request is scheduled, and remembered in *file*.
     """
 
     def __init__(self, crawler: Crawler, maximum: int, file: Path) -> None:
@@ -28,9 +28,16 @@ class SamePages:
         self._file = file
         self._full = file.exists()
         self._chosen: set[str] = set(json.loads(file.read_text())) if self._full else set()
-        crawler.signals.connect(self._request_scheduled, signals.request_scheduled)
-        if not self._full:
-            crawler.signals.connect(self._spider_closed, signals.spider_closed)
+        if maximum:
+            crawler.signals.connect(self._request_scheduled, signals.request_scheduled)
+
+    def write(self) -> None:
+        """Remember the pages, unless the crawl ended by itself before there were too many.
+
+        Without a list, a request that only one of the variants makes is made, and seen.
+        """
+        if self._full:
+            self._file.write_text(json.dumps(sorted(self._chosen)))
 
     def _request_scheduled(self, request: Request) -> None:
         if "redirect_times" in request.meta:  # belongs to a request that was let through
@@ -44,9 +51,3 @@ class SamePages:
         if self._full:
             raise IgnoreRequest("beyond the pages of this comparison")
         self._chosen.add(fingerprint)
-
-    def _spider_closed(self, **_: Any) -> None:
-        # A crawl that ended by itself needs no list, and without one a request that only
-        # one of the variants makes is seen.
-        if self._full:
-            self._file.write_text(json.dumps(sorted(self._chosen)))

@@ -29,7 +29,7 @@ download_failed = object()
 
 
 class FailedDownloads:
-    """Downloader middleware, the nearest to the downloader: sends ``download_failed`` for each failed attempt."""
+    """Sends ``download_failed`` for each failed attempt: a downloader middleware, the innermost."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
@@ -48,8 +48,8 @@ class FailedDownloads:
 class Measure:
     """Notes what happens in *crawler* from when its spider opens until it has closed.
 
-    As little as possible is done while the crawl runs, and the same for each variant. *run* is what came
-    out, or ``None`` when the spider did not get as far as to close.
+    As little as possible is done while the crawl runs, and the same for each variant. *run* is what
+    came out, or ``None`` when the spider did not get as far as to close.
     """
 
     def __init__(self, crawler: Crawler, ignored_fields: list[str]) -> None:
@@ -96,8 +96,8 @@ class Measure:
     def time_handler(self) -> None:
         """Note when the downloads of Scrapy's own handlers begin and end.
 
-        Not with a pool: there a listener to what happens within a download would cost each one a call to the
-        event loop.
+        Not with a pool: there a listener to what happens within a download would cost each one a
+        call to the event loop.
         """
         connect = self._crawler.signals.connect
         connect(self._handler_begins, signals.request_reached_downloader)
@@ -174,7 +174,7 @@ class Measure:
         self._begun[request] = perf_counter()
 
     def _handler_has_headers(self, request: Request) -> None:
-        # The time in the queue of its slot ends when the handler begins, and that only the latency tells.
+        # Until the handler began, the request waited for its slot: only the latency tells.
         if (latency := request.meta.get("download_latency")) is not None:
             self._begun[request] = perf_counter() - latency
 

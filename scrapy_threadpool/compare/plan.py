@@ -42,10 +42,11 @@ class Variant:
 class Plan(_Stored):
     """What one run is to do.
 
-    *target* is a spider's name, a Python file or a URL, as *kind* says. *settings* and *arguments* are those of
-    Scrapy's ``-s`` and ``-a``. *concurrency* is the least ``CONCURRENT_REQUESTS`` where the project sets none.
-    At most *max_pages* requests are made (0: no limit): which ones is written to *pages* by the
-    first run, and followed by all later ones.
+    *target* is a spider's name, a Python file or a URL, as *kind* says: ``spider``, ``file``,
+    ``url``, or ``demo`` for the URL of the demo site. *settings* and *arguments* are those of
+    Scrapy's ``-s`` and ``-a``. *concurrency* is the least ``CONCURRENT_REQUESTS`` where the project
+    sets none. At most *max_pages* requests are made (0: no limit): the first run chooses them, and
+    writes them to the file *pages* for all later ones.
     """
 
     target: str
@@ -62,7 +63,7 @@ class Plan(_Stored):
 
 @dataclass
 class Download:
-    """One download: by which worker (empty without a pool), and its seconds since the start of the crawl.
+    """One download: by which worker (empty without a pool), and when, in seconds of the crawl.
 
     *outcome* is the HTTP status, or the name of the exception.
     """
@@ -76,7 +77,7 @@ class Download:
 
 @dataclass
 class Item:
-    """A scraped item: the page it came from, a digest of all its fields, and a short text of each."""
+    """A scraped item: the page it came from, a digest of all fields, and a short text of each."""
 
     url: str
     digest: str
@@ -85,7 +86,7 @@ class Item:
 
 @dataclass
 class Run(_Stored):
-    """What one run found. Times in seconds, sizes in bytes; ``None`` where the system cannot tell."""
+    """What one run found, in seconds and bytes; ``None`` where the system cannot tell."""
 
     spider: str
     handler: str

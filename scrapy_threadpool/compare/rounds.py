@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _LOG_LINES = 15
 
 
-class RunFailed(Exception):
+class RunFailedError(Exception):
     """A run did not end as it should; the text says which, why, and the last lines of its log."""
 
 
@@ -25,9 +25,9 @@ class RunFailed(Exception):
 class Target:
     """What is crawled, and how.
 
-    *name* is a spider's name, a Python file or a URL, as *kind* (``spider``, ``file`` or ``url``)
-    says; *settings* and *arguments* are those of Scrapy's ``-s`` and ``-a``; the comparison does not
-    look at the *ignored_fields* of items; *max_pages* 0 is no limit.
+    *name* is a spider's name, a Python file or a URL, as *kind* says: ``spider``, ``file``,
+    ``url``, or ``demo`` for the URL of the demo site. *settings* and *arguments* are those of
+    Scrapy's ``-s`` and ``-a``. The *ignored_fields* of items may differ. *max_pages* 0 is no limit.
     """
 
     name: str
@@ -51,7 +51,7 @@ def compare(
     The first variant is the one that the others are compared with. A run may take *time_limit*
     seconds. *say* is told of each run that has ended.
 
-    :raises RunFailed: one of the runs failed.
+    :raises RunFailedError: one of the runs failed.
     """
     found: dict[str, list[Run]] = {variant.name: [] for variant in variants}
     with TemporaryDirectory(prefix="scrapy-threadpool-") as folder:
@@ -98,12 +98,12 @@ def _run(
             ).returncode
         except subprocess.TimeoutExpired:
             reason = f"it did not end in {time_limit:g} s; raise --time-limit or lower --max-pages"
-            raise RunFailed(_failure(variant, reason, log_file)) from None
+            raise RunFailedError(_failure(variant, reason, log_file)) from None
     if code or not result_file.exists():
-        raise RunFailed(_failure(variant, f"the crawl ended with exit code {code}", log_file))
+        raise RunFailedError(_failure(variant, f"the crawl ended with exit code {code}", log_file))
     run = Run.read(result_file)
     if reason := _wrong(variant, run):
-        raise RunFailed(_failure(variant, reason, log_file))
+        raise RunFailedError(_failure(variant, reason, log_file))
     return run
 
 
@@ -125,7 +125,8 @@ def _wrong(variant: Variant, run: Run) -> str:
 def _failure(variant: Variant, reason: str, log_file: Path) -> str:
     lines = log_file.read_text(encoding="utf-8", errors="replace").splitlines()
     log = "\n".join(f"  | {line}" for line in lines[-_LOG_LINES:])
-    return f"the variant {variant.name!r} failed: {reason}. The end of its log:\n{log or '  | (empty)'}"
+    log = log or "  | (empty)"
+    return f"the variant {variant.name!r} failed: {reason}. The end of its log:\n{log}"
 
 
 def _told(when: str, variant: Variant, run: Run) -> str:

@@ -1,4 +1,4 @@
-"""One crawl of a comparison, in this process: ``python -m scrapy_threadpool.compare.run PLAN.json RESULT.json``."""
+"""One crawl of a comparison, in this process; the arguments: its plan, and where the result goes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy import Spider
 from scrapy.crawler import AsyncCrawlerProcess, CrawlerProcess
+from scrapy.settings import Settings
 from scrapy.spiderloader import DummySpiderLoader
 from scrapy.utils.misc import load_object
 from scrapy.utils.project import get_project_settings
@@ -21,34 +22,35 @@ from .measure import FailedDownloads, Measure
 from .plan import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from scrapy.settings import BaseSettings, Settings
+    from scrapy.settings import BaseSettings
 
 # Above that of the command line (40): these settings are what a comparison is.
 _PRIORITY = 50
+_OWN_SPIDERS = {
+    "url": "scrapy_threadpool.sitespider.SiteSpider",
+    "demo": "scrapy_threadpool.demosite.spider.DemoSpider",
+}
 _ASYNCIO = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 
 
 def main(plan_file: str, result_file: str) -> int:
     """Do what *plan_file* says, write what was found into *result_file*; return the exit code."""
     plan = Plan.read(Path(plan_file))
-    settings = get_project_settings()
+    settings = Settings() if plan.kind == "demo" else get_project_settings()
     settings.setdict(plan.settings, priority="cmdline")
     if plan.kind != "spider":
         settings.set("SPIDER_LOADER_CLASS", DummySpiderLoader, priority="command")
     settings.set("LOG_FILE", None, _PRIORITY)
     _switch(plan, settings)
     process = _process(settings)
-    crawler = process.create_crawler(_SPIDERS[plan.kind](plan.target))
+    crawler = process.create_crawler(_spider(plan))
     _apply(plan, crawler.settings)
     measure = Measure(crawler, plan.ignored_fields)
     _time_downloads(plan, measure, crawler.settings)
-    pages = None
-    if plan.max_pages:
-        pages = SamePages(crawler, plan.max_pages, Path(plan.pages))
-    process.crawl(crawler, **plan.arguments)
+    limit = SamePages(crawler, plan.max_pages, Path(plan.pages))
+    process.crawl(crawler, **_arguments(plan))
     process.start()
+    limit.write()
     if measure.run is None:
         return 1
     measure.run.write(Path(result_file))
@@ -83,11 +85,11 @@ def _apply(plan: Plan, settings: BaseSettings) -> None:
     # What would make a second crawl another one than the first, or write its output twice.
     for name, value in {"FEEDS": {}, "HTTPCACHE_ENABLED": False, "JOBDIR": None}.items():
         settings.set(name, value, _PRIORITY)
-    if settings.getpriority("CONCURRENT_REQUESTS") == 0:
-        # The add-on raises it to the size of the pool; without the pool the crawl may have as many.
-        least = max(settings.getint("NUMBER_OF_THREADS"), plan.concurrency)
-        if least > settings.getint("CONCURRENT_REQUESTS"):
-            settings.set("CONCURRENT_REQUESTS", least, _PRIORITY)
+    # The add-on raises it to the size of the pool; without the pool the crawl may have as many.
+    least = max(settings.getint("NUMBER_OF_THREADS"), plan.concurrency)
+    _raise_default(settings, "CONCURRENT_REQUESTS", least)
+    if plan.kind in _OWN_SPIDERS:  # of one site, so this would be the limit
+        _raise_default(settings, "CONCURRENT_REQUESTS_PER_DOMAIN", plan.concurrency)
     if plan.threads is not None:
         settings.set("NUMBER_OF_THREADS", plan.threads, _PRIORITY)
     if not plan.pool:
@@ -97,6 +99,11 @@ def _apply(plan: Plan, settings: BaseSettings) -> None:
     middlewares = {**settings.getdict("DOWNLOADER_MIDDLEWARES"), FailedDownloads: 1_000_000}
     priority = settings.getpriority("DOWNLOADER_MIDDLEWARES") or 0
     settings.set("DOWNLOADER_MIDDLEWARES", middlewares, priority)
+
+
+def _raise_default(settings: BaseSettings, name: str, least: int) -> None:
+    if settings.getpriority(name) == 0 and settings.getint(name) < least:
+        settings.set(name, least, _PRIORITY)
 
 
 def _time_downloads(plan: Plan, measure: Measure, settings: BaseSettings) -> None:
@@ -128,10 +135,21 @@ def _from_file(target: str) -> type[Spider]:
     return spiders[-1]
 
 
-_SPIDERS: dict[str, Callable[[str], Any]] = {
-    "spider": str,
-    "file": _from_file,
-}
+def _spider(plan: Plan) -> str | type[Spider]:
+    if plan.kind == "file":
+        return _from_file(plan.target)
+    if plan.kind in _OWN_SPIDERS:
+        spider: type[Spider] = load_object(_OWN_SPIDERS[plan.kind])
+        return spider
+    return plan.target
+
+
+def _arguments(plan: Plan) -> dict[str, Any]:
+    own: dict[str, dict[str, Any]] = {
+        "url": {"seeds": [plan.target]},
+        "demo": {"site": plan.target},
+    }
+    return own.get(plan.kind, plan.arguments)
 
 
 if __name__ == "__main__":

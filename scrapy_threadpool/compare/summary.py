@@ -73,7 +73,12 @@ def figures(runs: list[Run]) -> dict[str, Spread | None]:
 
 def ratio(runs: list[Run], base: list[Run]) -> Spread:
     """Return the pages per second of *runs* by those of *base*, round by round."""
-    return Spread([run.pages_per_second / other.pages_per_second for run, other in zip(runs, base)])
+    return Spread(
+        [
+            run.pages_per_second / other.pages_per_second
+            for run, other in zip(runs, base, strict=True)
+        ]
+    )
 
 
 def errors(runs: list[Run]) -> dict[str, int]:

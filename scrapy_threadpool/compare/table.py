@@ -44,7 +44,8 @@ def render(document: dict[str, Any]) -> str:
     table = rows(document)
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
     ]
     lines.insert(1, "  ".join("-" * width for width in widths))
     return "\n".join([*lines, "", verdict(document), *difference_lines(document)])
@@ -88,8 +89,8 @@ def _sameness(document: dict[str, Any]) -> str:
     fields = dict.fromkeys(name for entry in document["differences"] for name in entry["fields"])
     hint = f" (leave out with --ignore-fields {','.join(fields)})" if fields else ""
     return (
-        f"NOT THE SAME {wrong}, but {base['label']} alone differs from round to round too: it is the "
-        f"spider or the site{hint}:"
+        f"NOT THE SAME {wrong}, but {base['label']} alone differs from round to round too: "
+        f"it is the spider or the site{hint}:"
     )
 
 
@@ -137,6 +138,14 @@ def _ratio(variant: dict[str, Any]) -> str:
     return f"{ratio['pages_per_second']:.2f} ({_span('{:.2f}', ratio['min'], ratio['max'])})"
 
 
+def _pages_by_worker(variant: dict[str, Any]) -> str:
+    if variant["threads"] is None:
+        return _NOTHING
+    counts = sorted(variant["pages_by_worker"].values())
+    idle = variant["threads"] - len(counts)
+    return _span("{}", 0 if idle > 0 else counts[0], counts[-1])
+
+
 _MEGABYTE = 1e-6
 _ROWS: dict[str, Callable[[dict[str, Any]], str]] = {
     "pages/s": _figure("pages_per_second", "{:.0f}", ""),
@@ -149,5 +158,6 @@ _ROWS: dict[str, Callable[[dict[str, Any]], str]] = {
     "event-loop lag p50 / p99": _percentiles("lag", 50, 99),
     "errors": _errors,
     "pages": lambda variant: str(variant["pages"]),
+    "pages of each worker": _pages_by_worker,
     "items": lambda variant: str(variant["items"]),
 }
