@@ -69,7 +69,7 @@ def _variant(variant: Variant, runs: list[Run], base: list[Run]) -> dict[str, An
     return {
         "label": _label(variant, run),
         "handler": run.handler,
-        "threads": run.threads if variant.pool else None,
+        "threads": len(run.workers) if variant.pool else None,
         "pages": run.pages,
         "items": len(run.items),
         "finish_reason": run.finish_reason,
@@ -89,7 +89,7 @@ def _variant(variant: Variant, runs: list[Run], base: list[Run]) -> dict[str, An
 
 def _label(variant: Variant, run: Run) -> str:
     if variant.pool:
-        return f"{run.threads} thread{'s' if run.threads != 1 else ''}"
+        return f"{len(run.workers)} thread{'s' if len(run.workers) != 1 else ''}"
     # Without a reactor Twisted cannot download, and Scrapy has another handler of its own.
     return "Twisted-only" if run.reactor else f"Scrapy only ({run.handler})"
 

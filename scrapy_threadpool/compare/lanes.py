@@ -51,9 +51,7 @@ def lay(run: Run) -> Lanes:
 
 def _workers(run: Run) -> list[str]:
     """Return the names of all workers, also of those without a download, in order."""
-    names = {f"{run.spider}-worker-{number}": None for number in range(1, run.threads + 1)}
-    names.update(dict.fromkeys(download.worker for download in run.downloads))
-    return list(names)
+    return list(dict.fromkeys([*run.workers, *(download.worker for download in run.downloads)]))
 
 
 def _pack(downloads: list[Download]) -> list[tuple[int, Download]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest
 
-from ..settings import number_of_threads
+from ..settings import DEFAULT_TRANSPORT, transports
 from .items import describe
 from .lag import LoopLag
 from .memory import peak_memory
@@ -146,7 +146,7 @@ class Measure:
             spider=spider.name,
             handler=str(getattr(handler, "__name__", handler)).rpartition(".")[2],
             reactor=settings.getbool("TWISTED_REACTOR_ENABLED", True),
-            threads=number_of_threads(settings),
+            workers=self._names(spider),
             finish_reason=reason,
             seconds=seconds,
             pages=self._pages,
@@ -162,6 +162,14 @@ class Measure:
             downloads=[Download(*download) for download in self._downloads],
             items=[describe(item, url, self._ignored_fields) for url, item in self._items],
         )
+
+    def _names(self, spider: Spider) -> list[str]:
+        """Return the names of the workers that a pool of this crawl has."""
+        return [
+            f"{spider.name}-{'' if name == DEFAULT_TRANSPORT else f'{name}-'}worker-{number}"
+            for name, entry in transports(self._crawler.settings).items()
+            for number in range(1, entry.threads + 1)
+        ]
 
     # Other signals
 

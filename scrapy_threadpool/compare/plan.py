@@ -91,7 +91,7 @@ class Run(_Stored):
     spider: str
     handler: str
     reactor: bool
-    threads: int
+    workers: list[str]
     finish_reason: str
     seconds: float
     pages: int

@@ -1,4 +1,4 @@
-"""One crawl of a comparison, in this process; the arguments: its plan, and where the result goes."""
+"""One crawl of a comparison, in this process; its arguments: the plan, and where the result goes."""
 
 from __future__ import annotations
 
@@ -107,11 +107,17 @@ def _raise_default(settings: BaseSettings, name: str, least: int) -> None:
 
 
 def _time_downloads(plan: Plan, measure: Measure, settings: BaseSettings) -> None:
-    if plan.pool:
+    if not plan.pool:
+        measure.time_handler()
+        return
+    entries = get_setting(settings, "THREADPOOL_TRANSPORTS")
+    if entries is None:
         transport = load_transport(get_setting(settings, "THREADPOOL_TRANSPORT"))
         settings.set("THREADPOOL_TRANSPORT", measure.time_workers(transport), _PRIORITY)
     else:
-        measure.time_handler()
+        for entry in entries.values():
+            entry["transport"] = measure.time_workers(load_transport(entry["transport"]))
+        settings.set("THREADPOOL_TRANSPORTS", entries, _PRIORITY)
 
 
 def _from_file(target: str) -> type[Spider]:
