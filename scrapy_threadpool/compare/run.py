@@ -1,4 +1,4 @@
-"""One crawl of a comparison, in this process; its arguments: the plan, and where the result goes."""
+"""One crawl of a comparison, in this process. Arguments: the plan, and where the result goes."""
 
 from __future__ import annotations
 
