@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from urllib.parse import urldefrag, urlsplit
 
 import pycurl
+from cryptography.x509 import load_der_x509_certificate
 from scrapy.utils.url import add_http_if_no_scheme
 
 from .._compat import (
@@ -136,7 +137,8 @@ class Shared:
         self._proxy_encoding = settings.get("HTTPPROXY_AUTH_ENCODING", "latin-1")
         self.streaming = IdleConnections(self._make_streaming, _MOST_IDLE)
         self.plain = self.streaming
-        if has_memory_handles():
+        self._describes_tls = settings.getbool("DOWNLOADER_CLIENT_TLS_VERBOSE_LOGGING")
+        if has_memory_handles() and not self._describes_tls:
             self.plain = IdleConnections(self._make_plain, _MOST_IDLE)
         self._users = 0
         self._lock = threading.Lock()
@@ -203,7 +205,10 @@ class Shared:
         return self._make(MemoryHandle())
 
     def _make_streaming(self) -> Connection:
-        return self._make(StreamingHandle())
+        handle = StreamingHandle()
+        if self._describes_tls:
+            handle.describe_tls()
+        return self._make(handle)
 
     def _make(self, handle: Any) -> Connection:
         connection = Connection(handle)
@@ -383,6 +388,22 @@ def _learn(connection: Connection) -> None:
     for name, value in (chain := handle.getinfo(pycurl.INFO_CERTINFO)) and chain[0]:
         if name == "Cert":
             connection.certificate = ssl.PEM_cert_to_DER_cert(value.strip())
+    if handle.tls:
+        _log_tls(handle.getinfo(pycurl.EFFECTIVE_URL), handle.tls, connection.certificate)
+
+
+def _log_tls(url: str, tls: str, certificate: bytes | None) -> None:
+    """Log *tls*, as ``TLSv1.3 / TLS_AES_256_GCM_SHA384 / x25519 / …``, in Scrapy's words."""
+    protocol, cipher, *_ = tls.split(" / ")
+    host = urlsplit(url).hostname
+    logger.debug("SSL connection to %s using protocol %s, cipher %s", host, protocol, cipher)
+    if certificate:
+        parsed = load_der_x509_certificate(certificate)
+        logger.debug(
+            'SSL connection certificate: issuer "%s", subject "%s"',
+            parsed.issuer.rfc4514_string(),
+            parsed.subject.rfc4514_string(),
+        )
 
 
 def _error(transfer: Transfer, request: Request, download: Download) -> Exception:

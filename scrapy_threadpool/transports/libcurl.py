@@ -45,7 +45,12 @@ class Transfer:
 
 
 class Handle(Protocol):
-    """What the curl transport uses of an easy handle; options are pycurl's constants."""
+    """What the curl transport uses of an easy handle; options are pycurl's constants.
+
+    :ivar tls: what libcurl said of the last TLS handshake, if it was told to say anything.
+    """
+
+    tls: str
 
     def setopt(self, option: int, value: Any) -> object: ...
 
@@ -65,7 +70,21 @@ class Handle(Protocol):
 class StreamingHandle(pycurl.Curl):  # type: ignore[misc]
     """A pycurl handle that gives the download what comes in, as it comes in."""
 
-    _interrupted = False
+    def __init__(self) -> None:
+        super().__init__()
+        # Not in the class: pycurl looks there first, and would never find what is set later.
+        self.tls = ""
+        self._interrupted = False
+
+    def describe_tls(self) -> None:
+        """Note in ``tls`` what libcurl says of each TLS handshake."""
+
+        def debug(kind: int, text: bytes) -> None:
+            if kind == pycurl.INFOTYPE_TEXT and text.startswith(b"SSL connection using "):
+                self.tls = text[len("SSL connection using ") :].decode().strip()
+
+        self.setopt(pycurl.VERBOSE, 1)
+        self.setopt(pycurl.DEBUGFUNCTION, debug)
 
     def transfer(self, download: Download, on_head: Callable[[bytes], None]) -> Transfer:
         lines: list[bytes] = []
@@ -207,6 +226,8 @@ class _MemoryStream:
 
 class MemoryHandle:
     """A libcurl easy handle whose transfers are written to memory by C."""
+
+    tls = ""
 
     def __init__(self) -> None:
         assert _libraries is not None
