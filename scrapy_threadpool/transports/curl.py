@@ -26,6 +26,7 @@ from .._compat import (
 )
 from ..download import RawResponse, expected_size
 from ..settings import get as get_setting
+from . import keylog
 from .base import Transport
 from .connections import Connection, IdleConnections
 from .libcurl import MemoryHandle, StreamingHandle, Transfer, has_memory_handles, is_interim
@@ -131,6 +132,7 @@ class Shared:
 
     def __init__(self, crawler: Crawler, extra_options: Mapping[int, object]):
         settings = crawler.settings
+        keylog.follow_environment()
         self._options = {**_FIXED_OPTIONS, **_tls_options(settings), **extra_options}
         self._http_version = get_setting(settings, "THREADPOOL_HTTP_VERSION")
         self._bind_address = settings.get("DOWNLOAD_BIND_ADDRESS")
@@ -145,6 +147,7 @@ class Shared:
 
     def open(self) -> None:
         """Count one more transport that uses this."""
+        keylog.use()
         with self._lock:
             self._users += 1
 
@@ -156,6 +159,7 @@ class Shared:
         if last:
             self.plain.close()
             self.streaming.close()
+        keylog.unuse()
 
     def place(self, request: Request, proxy: str | None) -> Hashable:
         """Return what a connection must share with another to serve *request*."""

@@ -12,6 +12,7 @@ import pytest
 from scrapy.http import Request
 
 from scrapy_threadpool import ThreadPoolDownloadHandler
+from scrapy_threadpool._compat import DownloadTimeoutError
 from scrapy_threadpool.transports.curl import CurlTransport
 
 try:
@@ -80,6 +81,19 @@ class TestHttp2(TestHttps):
         async with self.get_dh() as handler:
             response = await handler.download_request(request)
         assert response.protocol == "HTTP/2"
+
+
+    @coroutine_test
+    async def test_download_goaway(self, mockserver) -> None:
+        if not hasattr(bases.TestHttpBase, "test_download_goaway"):
+            pytest.skip("the server of this Scrapy's tests cannot say goodbye")
+        # It promises to answer this last request, so libcurl waits for that, as RFC 9113 (6.8)
+        # has it, until the timeout; the handlers of Scrapy give up at once.
+        url = mockserver.url("/h2-goaway", is_secure=True)
+        request = Request(url, meta={"download_timeout": 0.5})
+        async with self.get_dh() as handler:
+            with pytest.raises(DownloadTimeoutError):
+                await handler.download_request(request)
 
 
 class TestSimpleHttps(Ours, base("TestSimpleHttpsBase")):
