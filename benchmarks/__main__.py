@@ -1,6 +1,7 @@
 """``python -m benchmarks``: measure all in turn and write the tables and charts of the docs."""
 
 import argparse
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -19,6 +20,8 @@ _QUICK = 10  # --quick fetches this share of the pages
 def main() -> None:
     """Run the command line."""
     options = _options()
+    # Ended by its parent, too, this takes the servers along.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     results = Results()
     for name in options.workload:
         workload = WORKLOADS[name]
