@@ -66,6 +66,12 @@ def _one_of(*names: str) -> Callable[[Any], str]:
     return convert
 
 
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
 def _entries(value: Any) -> dict[str, dict[str, Any]]:
     entries = {name: dict(entry) for name, entry in dict(value).items()}
     if DEFAULT_TRANSPORT not in entries:
@@ -114,6 +120,12 @@ SETTINGS = {
             True,
             "True or False",
             _switch,
+        ),
+        Setting(
+            "THREADPOOL_IMPERSONATE",
+            "chrome",
+            "the name of a browser that curl_cffi knows, or '' for none",
+            _text,
         ),
         Setting(
             "THREADPOOL_MAX_STUCK_WORKERS",

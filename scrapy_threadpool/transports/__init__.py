@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 TRANSPORTS = {
     "curl": "scrapy_threadpool.transports.curl.CurlTransport",
+    # The names of these are those of the extras that they need.
+    "requests": "scrapy_threadpool.transports.requests.RequestsTransport",
+    "impersonate": "scrapy_threadpool.transports.impersonate.ImpersonateTransport",
+    "selenium": "scrapy_threadpool.transports.selenium.SeleniumTransport",
 }
 
 
@@ -29,7 +33,13 @@ def load_transport(name: Any) -> type[Transport]:
     """
     try:
         found = load_object(TRANSPORTS.get(name, name) if isinstance(name, str) else name)
-    except (ImportError, NameError, TypeError, ValueError) as error:
+    except ImportError as error:
+        if name in TRANSPORTS:
+            raise ValueError(
+                f"{name!r} cannot be loaded: {error}; pip install 'scrapy-threadpool[{name}]'"
+            ) from error
+        raise ValueError(f"{name!r} cannot be loaded: {error}") from error
+    except (NameError, TypeError, ValueError) as error:
         raise ValueError(f"{name!r} cannot be loaded: {error}") from error
     if isinstance(found, type) and issubclass(found, Transport):
         return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import logging
 import ssl
 import threading
@@ -13,7 +12,6 @@ from urllib.parse import urldefrag, urlsplit
 
 import pycurl
 from cryptography.x509 import load_der_x509_certificate
-from scrapy.utils.url import add_http_if_no_scheme
 
 from .._compat import (
     CannotResolveHostError,
@@ -29,11 +27,20 @@ from ..settings import get as get_setting
 from . import keylog
 from .base import Transport
 from .connections import Connection, IdleConnections
-from .libcurl import MemoryHandle, StreamingHandle, Transfer, has_memory_handles, is_interim
+from .libcurl import (
+    Handle,
+    MemoryHandle,
+    StreamingHandle,
+    Transfer,
+    has_memory_handles,
+    is_interim,
+)
+from .proxies import proxy_credentials, proxy_url
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.http import Headers
     from typing_extensions import Self
 
     from ..download import Download
@@ -58,10 +65,9 @@ _TLS_VERSIONS = {
     "TLSv1.2": (pycurl.SSLVERSION_TLSv1_2, pycurl.SSLVERSION_MAX_TLSv1_2),
     "TLSv1.3": (pycurl.SSLVERSION_TLSv1_3, pycurl.SSLVERSION_MAX_TLSv1_3),
 }
-_PROXY_PORTS = {"http": 80, "https": 443}
 # Idle connections that are kept, since a crawl of many sites comes back to each. A process often
 # may have no more than 1,024 files open.
-_MOST_IDLE = 128
+MOST_IDLE = 128
 _ERRORS: dict[int, type[Exception]] = {
     pycurl.E_COULDNT_RESOLVE_HOST: CannotResolveHostError,
     pycurl.E_COULDNT_RESOLVE_PROXY: CannotResolveHostError,
@@ -92,6 +98,10 @@ class CurlTransport(Transport):
     @classmethod
     def share(cls, crawler: Crawler, options: Mapping[str, Any]) -> Shared:
         super().share(crawler, options)
+        return cls._make_shared(crawler)
+
+    @classmethod
+    def _make_shared(cls, crawler: Crawler) -> Shared:
         return Shared(crawler, cls.extra_options)
 
     @classmethod
@@ -106,7 +116,7 @@ class CurlTransport(Transport):
     def fetch(self, request: Request, download: Download) -> RawResponse:
         shared = self._shared
         idle = shared.streaming if download.watched else shared.plain
-        proxy = _proxy(request)
+        proxy = proxy_url(request)
         place = shared.place(request, proxy)
         connection = self._running = idle.take(place)
         try:
@@ -133,15 +143,15 @@ class Shared:
     def __init__(self, crawler: Crawler, extra_options: Mapping[int, object]):
         settings = crawler.settings
         keylog.follow_environment()
-        self._options = {**_FIXED_OPTIONS, **_tls_options(settings), **extra_options}
+        self.options = {**_FIXED_OPTIONS, **_tls_options(settings), **extra_options}
         self._http_version = get_setting(settings, "THREADPOOL_HTTP_VERSION")
         self._bind_address = settings.get("DOWNLOAD_BIND_ADDRESS")
         self._proxy_encoding = settings.get("HTTPPROXY_AUTH_ENCODING", "latin-1")
-        self.streaming = IdleConnections(self._make_streaming, _MOST_IDLE)
+        self.streaming = IdleConnections(self._make_streaming, MOST_IDLE)
         self.plain = self.streaming
         self._describes_tls = settings.getbool("DOWNLOADER_CLIENT_TLS_VERBOSE_LOGGING")
         if has_memory_handles() and not self._describes_tls:
-            self.plain = IdleConnections(self._make_plain, _MOST_IDLE)
+            self.plain = IdleConnections(self._make_plain, MOST_IDLE)
         self._users = 0
         self._lock = threading.Lock()
 
@@ -180,7 +190,7 @@ class Shared:
         set_option(pycurl.TIMEOUT_MS, max(1, int(download.timeout * 1000)))
         set_option(pycurl.MAXFILESIZE_LARGE, download.maxsize)
         _set_method(connection, request)
-        set_option(pycurl.HTTPHEADER, _header_lines(request))
+        set_option(pycurl.HTTPHEADER, header_lines(request, request.headers))
         self._set_route(connection, request, proxy)
 
     def _set_route(self, connection: Connection, request: Request, proxy: str | None) -> None:
@@ -198,7 +208,7 @@ class Shared:
         connection.set(pycurl.PROXY, proxy or "")
         authorization = request.headers.get(b"Proxy-Authorization") if proxy else None
         if proxy and proxy.startswith("socks"):
-            user, password = _credentials(authorization, self._proxy_encoding)
+            user, password = proxy_credentials(request, self._proxy_encoding)
             connection.set(pycurl.PROXYUSERNAME, user)
             connection.set(pycurl.PROXYPASSWORD, password)
             authorization = None
@@ -206,17 +216,18 @@ class Shared:
         connection.set(pycurl.PROXYHEADER, line)
 
     def _make_plain(self) -> Connection:
-        return self._make(MemoryHandle())
+        return self.make(MemoryHandle())
 
     def _make_streaming(self) -> Connection:
         handle = StreamingHandle()
         if self._describes_tls:
             handle.describe_tls()
-        return self._make(handle)
+        return self.make(handle)
 
-    def _make(self, handle: Any) -> Connection:
+    def make(self, handle: Handle) -> Connection:
+        """Return a connection with *handle* and the options that all requests share."""
         connection = Connection(handle)
-        for option, value in self._options.items():
+        for option, value in self.options.items():
             connection.set(option, value)
         return connection
 
@@ -267,28 +278,6 @@ def _tls_version(settings: Any, name: str, which: int, default: int) -> int:
         raise ValueError(f"Unknown {name} value: {value}; it must be one of {allowed}") from None
 
 
-def _proxy(request: Request) -> str | None:
-    proxy = request.meta.get("proxy")
-    if not proxy:
-        return None
-    proxy = add_http_if_no_scheme(proxy)
-    parts = urlsplit(proxy)
-    if parts.port is None and parts.scheme in _PROXY_PORTS:  # libcurl's own default is 1080
-        proxy = f"{parts.scheme}://{parts.netloc}:{_PROXY_PORTS[parts.scheme]}"
-    return str(proxy)
-
-
-def _credentials(authorization: bytes | None, encoding: str) -> tuple[str | None, str | None]:
-    """Return user and password of a ``Proxy-Authorization`` header of the Basic kind."""
-    if not authorization:
-        return None, None
-    kind, _, token = authorization.partition(b" ")
-    if kind.lower() != b"basic":
-        raise ValueError(f"a SOCKS proxy takes a user and a password, not {kind.decode()!r}")
-    user, _, password = base64.b64decode(token).decode(encoding).partition(":")
-    return user, password
-
-
 def _url(request: Request) -> str:
     url = urldefrag(request.url)[0]
     if "@" in url:  # libcurl would make credentials of what stands before it in the host part
@@ -321,10 +310,11 @@ def _switch(connection: Connection, option: int) -> None:
     connection.set(option, 1)
 
 
-def _header_lines(request: Request) -> list[bytes]:
+def header_lines(request: Request, headers: Headers) -> list[bytes]:
+    """Return the lines for *headers*, and those that keep libcurl from adding more."""
     lines = []
     names = set()
-    for name, values in request.headers.items():
+    for name, values in headers.items():
         lowered = name.lower()
         names.add(lowered)
         if lowered == b"proxy-authorization":

@@ -67,8 +67,52 @@ class Handle(Protocol):
     def close(self) -> object: ...
 
 
+class Incoming:
+    """Gives a download what comes in, as it comes in; libcurl's callbacks are made of it.
+
+    Both methods return whether the transfer goes on.
+    """
+
+    def __init__(self, download: Download, on_head: Callable[[bytes], None]):
+        self._download = download
+        self._on_head = on_head
+        self._lines: list[bytes] = []
+        self._begun = False
+        self._error: BaseException | None = None
+
+    def header(self, line: bytes) -> bool:
+        """Take a line of the head, or of the trailers."""
+        if self._begun:  # a trailer
+            return True
+        lines = self._lines
+        if line.startswith(b"HTTP/"):
+            lines.clear()
+        lines.append(line)
+        if line.strip() or is_interim(lines[0]):
+            return True
+        self._begun = True
+        return self._call(self._on_head, b"".join(lines))
+
+    def write(self, data: bytes) -> bool:
+        """Take a piece of the body."""
+        return self._call(self._download.bytes_received, data)
+
+    def transfer(self, code: int, message: str) -> Transfer:
+        """Return what came of the transfer, which ended with *code* and *message*."""
+        head = b"".join(self._lines) if self._begun else b""
+        return Transfer(code, message, head, b"", self._error)
+
+    def _call(self, function: Callable[[bytes], None], data: bytes) -> bool:
+        try:
+            function(data)
+        except BaseException as error:
+            self._error = error
+            return False
+        return True
+
+
 class StreamingHandle(pycurl.Curl):  # type: ignore[misc]
-    """A pycurl handle that gives the download what comes in, as it comes in."""
+    """A pycurl handle with callbacks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,39 +131,10 @@ class StreamingHandle(pycurl.Curl):  # type: ignore[misc]
         self.setopt(pycurl.DEBUGFUNCTION, debug)
 
     def transfer(self, download: Download, on_head: Callable[[bytes], None]) -> Transfer:
-        lines: list[bytes] = []
-        begun = False
-        error: BaseException | None = None
-
-        def header(line: bytes) -> int | None:
-            nonlocal begun, error
-            if begun:  # a trailer
-                return None
-            if line.startswith(b"HTTP/"):
-                lines.clear()
-            lines.append(line)
-            if line.strip() or is_interim(lines[0]):
-                return None
-            begun = True
-            try:
-                on_head(b"".join(lines))
-            except BaseException as caught:
-                error = caught
-                return -1
-            return None
-
-        def write(data: bytes) -> int | None:
-            nonlocal error
-            try:
-                download.bytes_received(data)
-            except BaseException as caught:
-                error = caught
-                return -1
-            return None
-
+        incoming = Incoming(download, on_head)
         self._interrupted = False
-        self.setopt(pycurl.HEADERFUNCTION, header)
-        self.setopt(pycurl.WRITEFUNCTION, write)
+        self.setopt(pycurl.HEADERFUNCTION, lambda line: None if incoming.header(line) else -1)
+        self.setopt(pycurl.WRITEFUNCTION, lambda data: None if incoming.write(data) else -1)
         self.setopt(pycurl.NOPROGRESS, 0)
         self.setopt(pycurl.XFERINFOFUNCTION, lambda *_: self._interrupted)
         code, message = 0, ""
@@ -127,7 +142,7 @@ class StreamingHandle(pycurl.Curl):  # type: ignore[misc]
             self.perform()
         except pycurl.error as failure:
             code, message = failure.args[:2]
-        return Transfer(code, message, b"".join(lines) if begun else b"", b"", error)
+        return incoming.transfer(code, message)
 
     def interrupt(self) -> None:
         self._interrupted = True

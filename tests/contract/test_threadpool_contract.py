@@ -82,7 +82,6 @@ class TestHttp2(TestHttps):
             response = await handler.download_request(request)
         assert response.protocol == "HTTP/2"
 
-
     @coroutine_test
     async def test_download_goaway(self, mockserver) -> None:
         if not hasattr(bases.TestHttpBase, "test_download_goaway"):
