@@ -1,6 +1,7 @@
 """Impersonation, as the server sees it: the ClientHello, HTTP/2 settings, headers, connections."""
 
 import gzip
+import time
 from pathlib import Path
 from typing import Any
 
@@ -154,34 +155,36 @@ def test_a_body_comes_as_scrapy_expects_it(tmp_path: Path) -> None:
     assert crawled.stats["httpcompression/response_count"] == 4
 
 
-@pytest.mark.parametrize(
-    ("meta", "error", "words"),
-    [
+def test_what_fails_says_why(tmp_path: Path) -> None:
+    expected = [
         ({"impersonate": "netscape"}, "DownloadFailedError", "must be one of edge99,"),
         ({"impersonate_args": {"params": {}}}, "DownloadFailedError", "only akamai,"),
         ({"impersonate_args": {"http_version": "4"}}, "DownloadFailedError", "one of v1,"),
         ({"impersonate_curl_options": {"nope": 1}}, "DownloadFailedError", "no option 'NOPE'"),
         ({"impersonate_args": {"verify": True}}, "DownloadFailedError", "certificate"),
         ({"download_maxsize": 10}, "DownloadCancelledError", "max size (10)"),
-        ({"impersonate_args": {"timeout": 0.2}}, "DownloadTimeoutError", "longer than 0.2 seconds"),
-    ],
-)
-def test_what_fails_says_why(tmp_path: Path, meta: Any, error: str, words: str) -> None:
-    def answer(path: str) -> tls_server.Answer:
-        if "impersonate_args" in meta and "timeout" in meta["impersonate_args"]:
-            import time
+        ({"impersonate_args": {"timeout": 0.2}}, "DownloadTimeoutError", "than 0.2 seconds"),
+        ({"proxy": "http://127.0.0.1:1"}, "DownloadConnectionRefusedError", "127.0.0.1"),
+    ]
 
-            time.sleep(2)
+    def answer(path: str) -> tls_server.Answer:
+        if path == "/6":
+            time.sleep(1)
         return 200, [], b"x" * 100
 
     with tls_server.serve(tmp_path, answer) as server:
-        items, _ = fetch(tmp_path / "crawl", [{"url": server.url, "meta": meta}], IMPERSONATE)
-    assert items[0]["error"] == error
-    assert words in items[0]["message"]
+        requests = [
+            {"url": f"{server.url}/{number}", "meta": meta}
+            for number, (meta, _, _) in enumerate(expected)
+        ]
+        items, _ = fetch(tmp_path / "crawl", requests, IMPERSONATE)
+    for item, (_, error, words) in zip(items, expected, strict=True):
+        assert item["error"] == error, item
+        assert words in item["message"], item
 
 
 def test_arguments_and_options_change_the_fingerprint(tmp_path: Path) -> None:
-    ja3 = "771,4865-4866-4867-49195-49199,0-23-65281-10-11-16-5-13-51-45-43,29-23-24,0"
+    ja3 = "771,4865-4866-4867-49195-49199,0-23-65281-10-11-16-13-51-45-43,29-23-24,0"
     akamai = "1:65536;4:131072;5:16384|12517377|3:0:0:201|m,p,a,s"
     with tls_server.serve(tmp_path) as server:
         metas: list[dict[str, Any]] = [

@@ -111,7 +111,7 @@ class _ImpersonateShared(Shared):
             connection.set(pycurl.HTTPHEADER, [line for line in lines if line != b"Accept:"])
         if "http_version" in arguments:
             connection.set(pycurl.HTTP_VERSION, _http_version(arguments["http_version"]))
-        elif fingerprint.browser is not None and "http_version" not in request.meta:
+        elif "http_version" not in request.meta:
             connection.set(pycurl.HTTP_VERSION, None)
         if interface := arguments.get("interface"):
             connection.set(pycurl.INTERFACE, interface)
