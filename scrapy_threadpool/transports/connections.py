@@ -47,15 +47,16 @@ class Connection:
         if self.protocol not in ("HTTP/1.0", "HTTP/1.1"):
             return False
         socket = self.handle.getinfo(pycurl.LASTSOCKET)
-        return socket >= 0 and _is_readable(socket)
+        return socket >= 0 and is_readable(socket, 0)
 
 
-def _is_readable(socket: int) -> bool:
+def is_readable(socket: int, timeout: float) -> bool:
+    """Return whether there is something to read from *socket* within *timeout* seconds."""
     if hasattr(select, "poll"):
         poll = select.poll()
         poll.register(socket, select.POLLIN)
-        return bool(poll.poll(0))
-    return bool(select.select([socket], [], [], 0)[0])
+        return bool(poll.poll(timeout * 1000))
+    return bool(select.select([socket], [], [], timeout)[0])
 
 
 class IdleConnections:

@@ -7,7 +7,7 @@ import ssl
 import threading
 from collections.abc import Hashable, Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urldefrag, urlsplit
 
 import pycurl
@@ -24,17 +24,11 @@ from .._compat import (
 )
 from ..download import RawResponse, expected_size
 from ..settings import get as get_setting
-from . import keylog
+from . import keylog, lenient
 from .base import Transport
 from .connections import Connection, IdleConnections
-from .libcurl import (
-    Handle,
-    MemoryHandle,
-    StreamingHandle,
-    Transfer,
-    has_memory_handles,
-    is_interim,
-)
+from .head import parse_head
+from .libcurl import Handle, MemoryHandle, StreamingHandle, Transfer, has_memory_handles
 from .proxies import proxy_credentials, proxy_url
 
 if TYPE_CHECKING:
@@ -75,6 +69,8 @@ _ERRORS: dict[int, type[Exception]] = {
     _E_PROXY: DownloadConnectionRefusedError,
     pycurl.E_ABORTED_BY_CALLBACK: DownloadCancelledError,
 }
+# How libcurl's messages begin for a response that it refuses for one line of its head
+_BAD_HEADERS = ("header without colon", "nul byte in header")
 # How a body that has begun ends when the connection is lost
 _LOSS = {
     pycurl.E_PARTIAL_FILE,
@@ -93,6 +89,8 @@ class CurlTransport(Transport):
         setting is there for.
     """
 
+    #: Whether a response that libcurl refuses for a bad header line is asked for once more
+    asks_again = True
     extra_options: ClassVar[Mapping[int, object]] = {}
 
     @classmethod
@@ -122,9 +120,27 @@ class CurlTransport(Transport):
         try:
             shared.prepare(connection, request, download, proxy)
             return _transfer(connection, request, download)
+        except _BadHeaderError as error:
+            if not (self.asks_again and lenient.is_possible(request, proxy)):
+                raise
+            logger.debug("%s in the response to %s; asking once more", error, request)
         finally:
             self._running = None
             idle.give(place, connection)
+        return self._fetch_leniently(request, download, proxy)
+
+    def _fetch_leniently(
+        self, request: Request, download: Download, proxy: str | None
+    ) -> RawResponse:
+        connection = self._running = self._shared.make_streaming()
+        try:
+            self._shared.prepare(connection, request, download, proxy)
+            response = lenient.fetch(connection, request, download)
+            _learn(connection)
+            return _complete(response, connection, request)
+        finally:
+            self._running = None
+            connection.handle.close()
 
     def interrupt(self) -> None:
         if (connection := self._running) is not None:
@@ -147,7 +163,7 @@ class Shared:
         self._http_version = get_setting(settings, "THREADPOOL_HTTP_VERSION")
         self._bind_address = settings.get("DOWNLOAD_BIND_ADDRESS")
         self._proxy_encoding = settings.get("HTTPPROXY_AUTH_ENCODING", "latin-1")
-        self.streaming = IdleConnections(self._make_streaming, MOST_IDLE)
+        self.streaming = IdleConnections(self.make_streaming, MOST_IDLE)
         self.plain = self.streaming
         self._describes_tls = settings.getbool("DOWNLOADER_CLIENT_TLS_VERBOSE_LOGGING")
         if has_memory_handles() and not self._describes_tls:
@@ -218,7 +234,8 @@ class Shared:
     def _make_plain(self) -> Connection:
         return self.make(MemoryHandle())
 
-    def _make_streaming(self) -> Connection:
+    def make_streaming(self) -> Connection:
+        """Return a new connection that gives a download what comes in, as it comes in."""
         handle = StreamingHandle()
         if self._describes_tls:
             handle.describe_tls()
@@ -333,13 +350,17 @@ def header_lines(request: Request, headers: Headers) -> list[bytes]:
     return lines
 
 
+class _BadHeaderError(DownloadFailedError):
+    """libcurl refuses a response for one line of its head."""
+
+
 def _transfer(connection: Connection, request: Request, download: Download) -> RawResponse:
     """Run the transfer and return what came; raises Scrapy's exceptions."""
     handle = connection.handle
     started = monotonic()
 
     def on_head(lines: bytes) -> None:
-        if head := _parse_head(lines):
+        if head := parse_head(lines):
             latency = monotonic() - started
             download.headers_received(
                 head.status, head.headers, protocol=head.protocol, latency=latency
@@ -354,7 +375,7 @@ def _transfer(connection: Connection, request: Request, download: Download) -> R
             raise _error(transfer, request, download)
         response = download.response()
     else:
-        head = _parse_head(transfer.head)
+        head = parse_head(transfer.head)
         if transfer.code:
             if head:
                 on_head(transfer.head)
@@ -364,9 +385,14 @@ def _transfer(connection: Connection, request: Request, download: Download) -> R
             raise DownloadFailedError("the connection was closed in the head of the response")
         response = RawResponse(head.status, head.headers, transfer.body, head.protocol)
     response.latency = handle.getinfo(pycurl.STARTTRANSFER_TIME_T) / 1e6
+    connection.protocol = response.protocol
+    return _complete(response, connection, request)
+
+
+def _complete(response: RawResponse, connection: Connection, request: Request) -> RawResponse:
+    """Return *response* with what *connection* says of it."""
     response.ip_address = connection.ip_address
     response.certificate = connection.certificate
-    connection.protocol = response.protocol
     if _ends_with_connection(request, response):
         response.flags.append("partial")
     return response
@@ -411,6 +437,8 @@ def _error(transfer: Transfer, request: Request, download: Download) -> Exceptio
         )
     elif code == pycurl.E_FILESIZE_EXCEEDED:
         error = _size_error(transfer, request, download)
+    elif code == _E_WEIRD_SERVER_REPLY and message.lower().startswith(_BAD_HEADERS):
+        error = _BadHeaderError(message)
     elif code in _LOSS and download.started:
         error = ResponseDataLossError(message)
     else:
@@ -420,7 +448,7 @@ def _error(transfer: Transfer, request: Request, download: Download) -> Exceptio
 
 
 def _size_error(transfer: Transfer, request: Request, download: Download) -> Exception:
-    head = _parse_head(transfer.head)
+    head = parse_head(transfer.head)
     expected = expected_size(request, head.status, head.headers) if head else None
     try:
         if expected is not None:
@@ -439,34 +467,3 @@ def _ends_with_connection(request: Request, response: RawResponse) -> bool:
     return not any(
         name.lower() in (b"content-length", b"transfer-encoding") for name, _ in response.headers
     )
-
-
-class _Head(NamedTuple):
-    protocol: str
-    status: int
-    headers: list[tuple[bytes, bytes]]
-
-
-def _parse_head(lines: bytes) -> _Head | None:
-    """Return the last response head in *lines*, or ``None`` if its end is missing.
-
-    Those before it are interim responses, lines after its empty line are trailers.
-    """
-    head: _Head | None = None
-    interim, ended = False, False
-    for line in lines.replace(b"\r\n", b"\n").split(b"\n")[:-1]:
-        if line.startswith(b"HTTP/"):
-            protocol, status, *_ = line.split(None, 2)
-            head = _Head(protocol.decode("latin-1"), int(status), [])
-            interim, ended = is_interim(line), False
-        elif not line:
-            ended = not interim
-        elif not ended and head:
-            if line[:1] in b" \t" and head.headers:
-                name, value = head.headers[-1]
-                head.headers[-1] = (name, value + b" " + line.strip())
-                continue
-            name, _, value = line.partition(b":")
-            if name := name.strip():
-                head.headers.append((name, value.strip()))
-    return head if ended else None

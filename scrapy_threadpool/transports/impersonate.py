@@ -62,6 +62,8 @@ class ImpersonateTransport(CurlTransport):
     fingerprint only.
     """
 
+    asks_again = False  # it would be with another fingerprint
+
     @classmethod
     def _make_shared(cls, crawler: Crawler) -> Shared:
         return _ImpersonateShared(crawler, cls.extra_options)

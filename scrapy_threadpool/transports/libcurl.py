@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pycurl
 
+from .head import is_interim
+
 if TYPE_CHECKING:
     from ..download import Download
 
@@ -118,7 +120,7 @@ class StreamingHandle(pycurl.Curl):  # type: ignore[misc]
         super().__init__()
         # Not in the class: pycurl looks there first, and would never find what is set later.
         self.tls = ""
-        self._interrupted = False
+        self.interrupted = False
 
     def describe_tls(self) -> None:
         """Note in ``tls`` what libcurl says of each TLS handshake."""
@@ -132,11 +134,11 @@ class StreamingHandle(pycurl.Curl):  # type: ignore[misc]
 
     def transfer(self, download: Download, on_head: Callable[[bytes], None]) -> Transfer:
         incoming = Incoming(download, on_head)
-        self._interrupted = False
+        self.interrupted = False
         self.setopt(pycurl.HEADERFUNCTION, lambda line: None if incoming.header(line) else -1)
         self.setopt(pycurl.WRITEFUNCTION, lambda data: None if incoming.write(data) else -1)
         self.setopt(pycurl.NOPROGRESS, 0)
-        self.setopt(pycurl.XFERINFOFUNCTION, lambda *_: self._interrupted)
+        self.setopt(pycurl.XFERINFOFUNCTION, lambda *_: self.interrupted)
         code, message = 0, ""
         try:
             self.perform()
@@ -145,7 +147,7 @@ class StreamingHandle(pycurl.Curl):  # type: ignore[misc]
         return incoming.transfer(code, message)
 
     def interrupt(self) -> None:
-        self._interrupted = True
+        self.interrupted = True
 
 
 class _Libraries:
@@ -354,12 +356,6 @@ class MemoryHandle:
                     entry = entry.contents.next
                 chain.append(fields)
         return chain
-
-
-def is_interim(status_line: bytes) -> bool:
-    """Return whether another response follows the one that begins with *status_line*."""
-    status = status_line.split(None, 2)[1]
-    return status.startswith(b"1") and status != b"101"
 
 
 def has_memory_handles() -> bool:
