@@ -5,7 +5,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from scrapy.utils.misc import load_object
+
 from . import settings as our_settings
+from .handler import ThreadPoolDownloadHandler
+from .transports import load_transport
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
@@ -17,25 +21,41 @@ _COMPRESSION = "scrapy.downloadermiddlewares.httpcompression.HttpCompressionMidd
 _PAGES = "scrapy_threadpool.pages.PageProcessingMiddleware"
 
 
+class _WrongSettingError(SystemExit, ValueError):
+    """A ``ValueError`` that ends the program with its message alone, unless somebody catches it."""
+
+
 class Addon:
     """Has ``http`` and ``https`` requests downloaded in worker threads.
 
     Raises ``CONCURRENT_REQUESTS`` to the number of threads where only that is set.
     """
 
+    @classmethod
+    def update_pre_crawler_settings(cls, settings: BaseSettings) -> None:
+        """Refuse wrong settings while the caller can still be told in one line.
+
+        What is raised in a crawl, Scrapy logs with a long traceback.
+
+        :raises ValueError: a setting of this package has a value that is not allowed.
+        """
+        try:
+            _check(settings)
+        except ValueError as error:
+            raise _WrongSettingError(str(error)) from None
+
     def update_settings(self, settings: BaseSettings) -> None:
         """Set up the crawl.
 
         :raises ValueError: a setting of this package has a value that is not allowed.
         """
-        our_settings.check(settings)
+        _check(settings)
         for scheme in ("http", "https"):
             self._set_handler(settings, scheme)
         if settings.getpriority("CONCURRENT_REQUESTS") == 0:
             threads = sum(entry.threads for entry in our_settings.transports(settings).values())
             if threads > settings.getint("CONCURRENT_REQUESTS"):
                 settings.set("CONCURRENT_REQUESTS", threads, priority="addon")
-
         if our_settings.get(settings, "THREADPOOL_PROCESS_PAGES"):
             self._set_middleware(settings)
 
@@ -51,12 +71,28 @@ class Addon:
     @staticmethod
     def _set_handler(settings: BaseSettings, scheme: str) -> None:
         handlers = settings["DOWNLOAD_HANDLERS"]
-        chosen = handlers.get(scheme)
-        if chosen is None:
+        if scheme not in handlers:
             handlers.set(scheme, _HANDLER, priority="addon")
-        elif chosen != _HANDLER:
+        elif not _is_ours(chosen := handlers[scheme]):
             logger.warning(
                 "%s requests are not downloaded by worker threads: DOWNLOAD_HANDLERS says %s",
                 scheme,
                 chosen,
             )
+
+
+def _check(settings: BaseSettings) -> None:
+    our_settings.check(settings)
+    for transport in our_settings.transports(settings).values():
+        try:
+            load_transport(transport.transport)
+        except ValueError as error:
+            setting = our_settings.name_of(settings, transport.name, "transport")
+            raise ValueError(f"{setting}: {error}") from error
+
+
+def _is_ours(handler: object) -> bool:
+    try:
+        return issubclass(load_object(handler), ThreadPoolDownloadHandler)  # type: ignore[arg-type]
+    except (ImportError, NameError, TypeError, ValueError):
+        return False  # Scrapy says what is wrong with it

@@ -122,7 +122,9 @@ class _Pools:
                     crawler, entry, rules, f"{spider.name}-{infix}worker", self._check_stuck
                 )
             except ValueError as error:
-                raise ValueError(f"{_setting_of(crawler, 'transport', name)}: {error}") from error
+                raise ValueError(
+                    f"{settings.name_of(crawler.settings, name, 'transport')}: {error}"
+                ) from error
             self._by_name[name] = pool
         self._most_stuck = settings.get(crawler.settings, "THREADPOOL_MAX_STUCK_WORKERS")
         if self._most_stuck is None:
@@ -173,7 +175,7 @@ class _Pools:
             else:
                 label, prefix = f"Transport {name!r}: ", f"threadpool/{name}"
             pool.usage.write(self._crawler.stats, prefix)
-            threads = _setting_of(self._crawler, "threads", name)
+            threads = settings.name_of(self._crawler.settings, name, "threads")
             logger.info("%s%s", label, summary(pool.usage, self._crawler.settings, threads))
 
     def _extend_telnet(self, telnet_vars: dict[str, Any]) -> None:
@@ -198,13 +200,6 @@ def workers(crawler: Crawler) -> list[WorkerState]:
 def _request(state: WorkerState) -> Request | None:
     download = request_download(state)
     return None if download is None else download.request
-
-
-def _setting_of(crawler: Crawler, key: str, name: str) -> str:
-    """Return how the user writes the *key* (threads or transport) of the transport *name*."""
-    if crawler.settings.get("THREADPOOL_TRANSPORTS") is not None:
-        return f"THREADPOOL_TRANSPORTS[{name!r}][{key!r}]"
-    return {"threads": "NUMBER_OF_THREADS", "transport": "THREADPOOL_TRANSPORT"}[key]
 
 
 def _log(download: Download, outcome: object, size: int) -> None:

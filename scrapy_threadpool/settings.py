@@ -177,6 +177,13 @@ def transports(settings: BaseSettings) -> dict[str, TransportSettings]:
     }
 
 
+def name_of(settings: BaseSettings, transport: str, key: str) -> str:
+    """Return how the user writes *key* (``threads`` or ``transport``) of *transport*."""
+    if settings.get("THREADPOOL_TRANSPORTS") is not None:
+        return f"THREADPOOL_TRANSPORTS[{transport!r}][{key!r}]"
+    return {"threads": "NUMBER_OF_THREADS", "transport": "THREADPOOL_TRANSPORT"}[key]
+
+
 def check(settings: BaseSettings) -> None:
     """Refuse a wrong value of any setting of this package.
 
