@@ -7,6 +7,7 @@ loop, with or without a Twisted reactor on top of it, or a Twisted reactor of an
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -18,6 +19,8 @@ from twisted.internet.task import deferLater
 
 if TYPE_CHECKING:
     from .pool import Task, WorkerPool
+
+logger = logging.getLogger(__name__)
 
 Callback = tuple[Callable[..., object], tuple[Any, ...]]
 
@@ -98,6 +101,10 @@ class Bridge(ABC):
     def _work(self, waiter: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         try:
             result = function(*args)
+        except StopIteration as error:
+            wrapped = RuntimeError("StopIteration")  # no awaitable can raise that: see PEP 479
+            wrapped.__cause__ = error
+            self.call(self.fail, waiter, wrapped)
         except BaseException as error:
             self.call(self.fail, waiter, error)
         else:
@@ -106,9 +113,15 @@ class Bridge(ABC):
     def _deliver(self) -> None:
         self._woken = False
         callbacks = self._callbacks
-        while callbacks:
+        # What is added from here on wakes the loop again, which so comes to other things too.
+        due = len(callbacks)
+        while due and callbacks:  # a callback may have called this as well
+            due -= 1
             function, args = callbacks.popleft()
-            function(*args)
+            try:
+                function(*args)
+            except Exception:
+                logger.exception("%r failed", function)
 
     @abstractmethod
     def _waiter(self) -> Any:
