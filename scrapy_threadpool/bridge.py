@@ -37,6 +37,7 @@ class Bridge(ABC):
 
     def __init__(self, pool: WorkerPool):
         self._pool = pool
+        # Workers append, the loop's thread takes; each is one atomic step.
         self._callbacks: deque[Callback] = deque()
         self._woken = False
         self._closed = threading.Event()
@@ -96,6 +97,10 @@ class Bridge(ABC):
     def close(self) -> None:
         """Deliver what is there; from now on nobody waits for the loop."""
         self._deliver()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """From any thread, when the loop has ended: nobody waits for it any more."""
         self._closed.set()
 
     def _work(self, waiter: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
@@ -107,6 +112,9 @@ class Bridge(ABC):
             self.call(self.fail, waiter, wrapped)
         except BaseException as error:
             self.call(self.fail, waiter, error)
+            # The error's traceback holds this frame: without the waiter, which holds the error, in
+            # it, they are freed when the request is done, and not by the garbage collector.
+            del waiter, args
         else:
             self.call(self._succeed, waiter, result)
 
@@ -120,7 +128,7 @@ class Bridge(ABC):
             function, args = callbacks.popleft()
             try:
                 function(*args)
-            except Exception:
+            except Exception:  # it must not keep the others from being called
                 logger.exception("%r failed", function)
 
     @abstractmethod
