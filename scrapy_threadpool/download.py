@@ -102,12 +102,13 @@ class Download:
     :ivar begun: when a worker began with it.
     :ivar ended: when that worker was done with it.
     :ivar cancelled: whether nobody waits for it any more.
+    :ivar awaited: whether the engine waited for it when it began.
     """
 
     def __init__(self, request: Request, rules: DownloadRules, ask: Callable[..., Any]):
         meta = request.meta
         self.request = request
-        self.timeout: float = meta.get("download_timeout") or rules.timeout
+        self.timeout = float(meta.get("download_timeout") or rules.timeout)
         self.maxsize: int = meta.get("download_maxsize", rules.maxsize)
         self.warnsize: int = meta.get("download_warnsize", rules.warnsize)
         self._rules = rules
@@ -117,6 +118,7 @@ class Download:
         self.begun: float | None = None
         self.ended: float | None = None
         self.cancelled = False
+        self.awaited = False
         self.seat: Any = None
         self._wants_headers = rules.listens(signals.headers_received)
         self._wants_bytes = rules.listens(signals.bytes_received)
@@ -284,6 +286,8 @@ class Download:
         self._send(signals.bytes_received, data=data)
 
     def _send(self, signal: object, **arguments: Any) -> None:
+        if self.cancelled:
+            raise DownloadCancelledError("nobody waits for it any more")
         crawler = self._rules.crawler
         results = crawler.signals.send_catch_log(
             signal=signal, request=self.request, spider=crawler.spider, **arguments

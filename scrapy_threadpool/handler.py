@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from typing import TYPE_CHECKING, Any, ClassVar
-from weakref import WeakKeyDictionary
+from weakref import WeakValueDictionary
 
 from scrapy import signals
 from scrapy.exceptions import StopDownload
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two looks at whether a worker is stuck
+#: Seconds between two looks at whether a worker is stuck, or a download no longer waited for
 _WATCH_INTERVAL = 0.25
 
 
@@ -47,7 +47,6 @@ class ThreadPoolDownloadHandler:
     lazy = False
 
     def __init__(self, crawler: Crawler):
-        self._crawler = crawler
         self._pools = _Pools.acquire(crawler)
 
     @classmethod
@@ -61,51 +60,48 @@ class ThreadPoolDownloadHandler:
             raise UnsupportedURLSchemeError(f"{scheme!r} is neither http nor https")
         pool = self._pools.for_request(request)
         download = pool.new_download(request)
+        download.awaited = self._pools.awaits(request)
         try:
-            try:
-                response = download.finish(await pool.fetch(download))
-            except StopDownload as stop:
-                response = download.stop(stop)
-            except ResponseDataLossError as error:
-                response = download.lose(error)
-        except Exception as error:
+            response = await _response(pool, download)
+        except BaseException as error:  # also when it is cancelled
             pool.usage.failed(error)
             _log(download, type(error).__name__, 0)
             raise
         else:
+            pool.usage.pages[str(download.worker)] += 1
             _log(download, response.status, len(response.body))
             return response
         finally:
             request.meta["worker"] = download.worker
-            pool.usage.pages[str(download.worker)] += 1
 
     async def close(self) -> None:
         """Release the pools; the last handler of a crawler ends the workers."""
-        await self._pools.release(self._crawler)
+        await self._pools.release()
 
 
 class _Pools:
     """The pools of a crawler, one for each transport."""
 
-    _by_crawler: ClassVar[WeakKeyDictionary[Crawler, _Pools]] = WeakKeyDictionary()
+    # By the id of the crawler, which lives as long as its pools: nothing here keeps either alive.
+    _by_crawler: ClassVar[WeakValueDictionary[int, _Pools]] = WeakValueDictionary()
 
     @classmethod
     def acquire(cls, crawler: Crawler) -> _Pools:
-        pools = cls._by_crawler.get(crawler)
+        pools = cls._by_crawler.get(id(crawler))
         if pools is None:
-            pools = cls._by_crawler[crawler] = cls(crawler)
+            pools = cls._by_crawler[id(crawler)] = cls(crawler)
         pools._users += 1
         return pools
 
-    async def release(self, crawler: Crawler) -> None:
+    async def release(self) -> None:
         self._users -= 1
         if not self._users:
-            del self._by_crawler[crawler]
+            del self._by_crawler[id(self._crawler)]
             await self._close()
 
     @classmethod
     def of(cls, crawler: Crawler) -> list[TransportPool]:
-        pools = cls._by_crawler.get(crawler)
+        pools = cls._by_crawler.get(id(crawler))
         return [] if pools is None else list(pools._by_name.values())
 
     def __init__(self, crawler: Crawler):
@@ -131,8 +127,20 @@ class _Pools:
             self._most_stuck = sum(pool.usage.size for pool in self._by_name.values())
         self._closing = False
         self._watch: Any = None
+        self._engine: Any = None
+        # Not before: where the engine does not start, nothing would end the workers.
+        crawler.signals.connect(self._start, signals.engine_started)
         crawler.signals.connect(self._report, signals.spider_closed)
         crawler.signals.connect(self._extend_telnet, update_telnet_vars)
+
+    def _start(self) -> None:
+        self._engine = self._crawler.engine
+        for pool in self._by_name.values():
+            pool.start()
+
+    def awaits(self, request: Request) -> bool:
+        """Return whether the engine waits for *request*."""
+        return self._engine is not None and request in self._engine.downloader.active
 
     def for_request(self, request: Request) -> TransportPool:
         """Return the pool of the transport that *request* asks for.
@@ -140,7 +148,7 @@ class _Pools:
         :raises DownloadFailedError: there is no such transport.
         """
         if self._watch is None:
-            self._watch = create_looping_call(self._give_up_overdue)
+            self._watch = create_looping_call(self._look)
             self._watch.start(_WATCH_INTERVAL, now=False)
         name = request.meta.get("transport", DEFAULT_TRANSPORT)
         try:
@@ -151,13 +159,13 @@ class _Pools:
                 f"{', '.join(map(repr, self._by_name))}"
             ) from None
 
-    def _give_up_overdue(self) -> None:
+    def _look(self) -> None:
         for pool in self._by_name.values():
-            pool.give_up_overdue()
+            pool.watch(self.awaits)
 
     def _check_stuck(self) -> None:
         stuck = sum(pool.stuck() for pool in self._by_name.values())
-        if stuck > self._most_stuck and not self._closing:
+        if stuck > self._most_stuck and not self._closing and self._spider_open():
             self._closing = True
             logger.error(
                 "%d workers are stuck in calls that do not come back, more than "
@@ -165,8 +173,10 @@ class _Pools:
                 stuck,
                 self._most_stuck,
             )
-            engine: Any = self._crawler.engine
-            deferred_from_coro(engine.close_spider_async(reason="threadpool_stuck_workers"))
+            deferred_from_coro(self._engine.close_spider_async(reason="threadpool_stuck_workers"))
+
+    def _spider_open(self) -> bool:
+        return self._engine is not None and self._engine.spider is not None
 
     def _report(self) -> None:
         for name, pool in self._by_name.items():
@@ -185,6 +195,8 @@ class _Pools:
         if self._watch is not None:
             self._watch.stop()
         for pool in self._by_name.values():
+            pool.stop()
+        for pool in self._by_name.values():
             await pool.close()
 
 
@@ -193,8 +205,18 @@ def workers(crawler: Crawler) -> list[WorkerState]:
 
     Call it on the event loop's thread.
     """
-    states = [state for pool in _Pools.of(crawler) for state in pool.workers.snapshot()]
+    states = [state for pool in _Pools.of(crawler) for state in pool.snapshot()]
     return [dataclasses.replace(state, task=_request(state)) for state in states]
+
+
+async def _response(pool: TransportPool, download: Download) -> Response:
+    try:
+        result = await pool.fetch(download)
+    except StopDownload as stop:
+        return download.stop(stop)
+    except ResponseDataLossError as error:
+        return download.lose(error)
+    return download.finish(result)
 
 
 def _request(state: WorkerState) -> Request | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet
 
 from scrapy.exceptions import IgnoreRequest, NotSupported, StopDownload
+from scrapy.http import Response
 
 from ._compat import (
     DOWNLOAD_ERRORS,
@@ -20,16 +21,15 @@ from ._compat import (
 )
 from .bridge import Bridge
 from .diagnostics import Usage
-from .download import Download
+from .download import Download, RawResponse
 from .pool import WorkerPool, WorkerState
 from .transports import load_transport
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
-    from scrapy.http import Response
 
-    from .download import DownloadRules, RawResponse
+    from .download import DownloadRules
     from .settings import TransportSettings
     from .transports.base import Transport
 
@@ -52,9 +52,11 @@ _SCRAPY_ERRORS: tuple[type[BaseException], ...] = (
 class TransportPool:
     """A transport and the worker pool that downloads with it.
 
+    All methods belong to the event loop's thread, but for those that say otherwise.
+
     :param entry: what the settings say of the transport.
     :param prefix: the workers are called ``<prefix>-1``, ``<prefix>-2`` and so on.
-    :param on_stuck: called on the loop's thread when a worker was given up.
+    :param on_stuck: called when a worker was given up.
     :raises ValueError: there is no such transport, or it refuses its options.
     """
 
@@ -73,18 +75,30 @@ class TransportPool:
         self._rules = rules
         self._transport_class = load_transport(entry.transport)
         self._shared = self._transport_class.share(crawler, entry.options)
+        self._prefix = prefix
         self._local = threading.local()
         self._waiters: dict[Download, Any] = {}
+        self._workers: WorkerPool | None = None
         self._bridge: Bridge | None = None
         self._on_stuck = on_stuck
         self.usage = Usage(entry.threads)
-        self.workers = WorkerPool(entry.threads, name=prefix, on_exit=self._close_seat)
-        self._open.add(self)
+
+    def start(self) -> None:
+        """Start the workers, unless they were."""
+        if self._workers is None:
+            self._workers = WorkerPool(self.usage.size, name=self._prefix, on_exit=self._close_seat)
+            self._open.add(self)
+
+    def snapshot(self) -> list[WorkerState]:
+        """From any thread: return what each worker is doing."""
+        return [] if self._workers is None else self._workers.snapshot()
 
     def new_download(self, request: Request) -> Download:
         """Return the download of *request*, to :meth:`fetch`."""
+        self.start()
         if self._bridge is None:
-            self._bridge = Bridge.for_running_loop(self.workers)
+            assert self._workers is not None
+            self._bridge = Bridge.for_running_loop(self._workers)
         return Download(request, self._rules, self._bridge.ask)
 
     async def fetch(self, download: Download) -> Response | RawResponse:
@@ -94,14 +108,13 @@ class TransportPool:
         """
         assert self._bridge is not None
         self.usage.submitted(download)
-        waiter = self._waiters[download] = self._bridge.run(self._fetch, download)
         try:
+            waiter = self._waiters[download] = self._bridge.run(self._fetch, download)
             return await waiter  # type: ignore[no-any-return]
         finally:
-            del self._waiters[download]
+            self._waiters.pop(download, None)
             if download.ended is None:
-                download.cancelled = True
-                self._interrupt(download)
+                self._cancel(download)
             self.usage.finished(download)
 
     def _fetch(self, download: Download) -> Response | RawResponse:
@@ -109,14 +122,15 @@ class TransportPool:
         download.worker = threading.current_thread().name
         download.begun = monotonic()
         try:
-            if download.cancelled:
-                raise DownloadCancelledError("nobody waits for it any more")
             seat = self._seat()
             seat.take(download)
             try:
-                return seat.transport.fetch(download.request, download)
+                response = seat.transport.fetch(download.request, download)
             finally:
                 seat.leave()
+            if not isinstance(response, (Response, RawResponse)):
+                raise TypeError(f"{seat.transport!r} returned {response!r}, which is no response")
+            return response
         except _SCRAPY_ERRORS:
             raise
         except BaseException as error:
@@ -124,85 +138,112 @@ class TransportPool:
         finally:
             download.ended = monotonic()
 
-    def give_up_overdue(self) -> None:
-        """Fail the downloads whose time is over, and replace the workers that are stuck in them."""
-        now = monotonic()
-        for download in list(self._waiters):
-            begun = download.begun
-            if begun is None or now < begun + download.timeout + _GRACE:
-                continue
-            assert self._bridge is not None
-            self._bridge.flush()  # it may have come back while the loop was busy
-            if download in self._waiters and download.ended is None:
-                self._give_up(download, now - begun)
+    def watch(self, wanted: Callable[[Request], bool]) -> None:
+        """Drop or stop the downloads that are not *wanted* any more, and give up those overdue.
 
-    def _give_up(self, download: Download, seconds: float) -> None:
+        To be called every now and then.
+        """
+        for waiting in list(self._waiters):
+            if waiting.awaited and not wanted(waiting.request):
+                self._fail(waiting, DownloadCancelledError("nobody waits for it any more"))
+        now = monotonic()
+        for state in self.snapshot():
+            download = request_download(state)
+            if download is None or state.given_up:
+                continue
+            if download.cancelled:  # once more: a transport may miss it while it starts
+                self._interrupt(download)
+            if now >= state.since + download.timeout + _GRACE:
+                assert self._bridge is not None
+                self._bridge.flush()  # it may have come back while the loop was busy
+                if download.ended is None:
+                    self._give_up(state, download, now - state.since)
+
+    def _give_up(self, state: WorkerState, download: Download, seconds: float) -> None:
+        assert self._workers is not None
         url, timeout = download.request.url, download.timeout
-        waiter = self._waiters[download]
-        for state in self.workers.snapshot():
-            if request_download(state) is download:
-                replacement = self.workers.give_up(state)
-                logger.warning(
-                    "%s did not come back from %s in %.1f seconds and is given up; %s takes its "
-                    "place",
-                    state.name,
-                    url,
-                    seconds,
-                    replacement,
-                )
-                self.usage.given_up += 1
-        assert self._bridge is not None
-        self._bridge.fail(
-            waiter, DownloadTimeoutError(f"Getting {url} took longer than {timeout} seconds.")
+        try:
+            successor = self._workers.give_up(state)
+        except RuntimeError as error:  # the system has no more threads to give
+            if not download.cancelled:  # else it was said before
+                logger.error("%s is stuck in %s; none can replace it: %s", state.name, url, error)
+        else:
+            if successor is None:
+                return
+            logger.warning(
+                "%s did not come back from %s in %.1f seconds and is given up; %s takes its place",
+                state.name,
+                url,
+                seconds,
+                successor,
+            )
+            self.usage.given_up += 1
+        self._fail(
+            download, DownloadTimeoutError(f"Getting {url} took longer than {timeout} seconds.")
         )
         self._on_stuck()
 
     def stuck(self) -> int:
         """Return how many workers were given up and are still in their call."""
-        return sum(state.given_up for state in self.workers.snapshot())
+        return sum(state.given_up for state in self.snapshot())
+
+    def stop(self) -> None:
+        """Have the workers end: drop what is queued, and stop what is under way."""
+        for download in list(self._waiters):
+            self._cancel(download)
+            self._fail(download, DownloadCancelledError("the crawl has ended"))
+        if self._workers is not None:
+            self._workers.drain()
+            self._workers.shutdown(0)
 
     async def close(self) -> None:
-        """End the workers; those that are stuck in a call are waited for only briefly."""
-        self._stop_work()
-        left = self.workers.shutdown(0.1)
+        """Wait for the workers after :meth:`stop`, and only briefly for those stuck in a call."""
+        if self._workers is None:
+            return
+        left = self._workers.shutdown(0.1)
         started = monotonic()
-        while left and self._bridge is not None:
+        while self._bridge is not None and not all(state.given_up for state in left):
             stuck = all(state.task is not None for state in left)
             if monotonic() > started + (_STUCK_WAIT if stuck else _CLOSING_WAIT):
                 break
-            await self._bridge.sleep(0.02)
-            left = self.workers.shutdown(0)
+            self._interrupt_all()
+            await self._bridge.sleep(0.05)
+            left = self._workers.shutdown(0)
         for state in left:
             download = request_download(state)
-            url = download.request.url if download is not None else "closing"
+            url = "its end" if download is None else download.request.url
             logger.warning("%s did not stop: it is still at %s", state.name, url)
         if self._bridge is not None:
             self._bridge.close()
         self._open.discard(self)
-
-    def _stop_work(self) -> None:
-        """Drop what is queued and interrupt what is under way."""
-        for task in self.workers.drain():
-            waiter, download = Bridge.subject(task)
-            download.cancelled = True
-            if self._bridge is not None:
-                self._bridge.fail(waiter, DownloadCancelledError("the crawl has ended"))
-        for state in self.workers.snapshot():
-            if (download := request_download(state)) is not None:
-                self._interrupt(download)
 
     @classmethod
     def stop_all(cls) -> None:
         """At the exit of the interpreter: leave no thread in a transfer, which could crash it."""
         pools = list(cls._open)
         for pool in pools:
-            pool._bridge = None  # the loop has ended
-            pool._stop_work()
-        for pool in pools:
-            pool.workers.shutdown(0)
+            if pool._bridge is not None:
+                pool._bridge.abandon()
+                pool._bridge = None  # the loop has ended: nobody can be told there
+            pool.stop()
         deadline = monotonic() + _STUCK_WAIT
         for pool in pools:
-            pool.workers.shutdown(max(0.0, deadline - monotonic()))
+            assert pool._workers is not None
+            while pool._workers.shutdown(0.05) and monotonic() < deadline:
+                pool._interrupt_all()
+
+    def _fail(self, download: Download, error: Exception) -> None:
+        if self._bridge is not None and (waiter := self._waiters.get(download)) is not None:
+            self._bridge.fail(waiter, error)
+
+    def _interrupt_all(self) -> None:
+        for state in self.snapshot():
+            if (download := request_download(state)) is not None:
+                self._interrupt(download)
+
+    def _cancel(self, download: Download) -> None:
+        download.cancelled = True
+        self._interrupt(download)
 
     # The seat of a worker: its transport, and the download it is at
 
@@ -237,9 +278,17 @@ class _Seat:
         self._lock = threading.Lock()
 
     def take(self, download: Download) -> None:
+        """Begin with *download*.
+
+        :raises DownloadCancelledError: nobody waits for it any more.
+        """
         with self._lock:
             self._download = download
             download.seat = self
+        # Only now: who cancels it first says so and then looks for the seat.
+        if download.cancelled:
+            self.leave()
+            raise DownloadCancelledError("nobody waits for it any more")
 
     def leave(self) -> None:
         with self._lock:
@@ -247,8 +296,12 @@ class _Seat:
 
     def interrupt(self, download: Download) -> None:
         with self._lock:
-            if self._download is download:
+            if self._download is not download:
+                return
+            try:
                 self.transport.interrupt()
+            except Exception:
+                logger.exception("%r cannot be interrupted", self.transport)
 
 
 def request_download(state: WorkerState) -> Download | None:
