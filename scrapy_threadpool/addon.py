@@ -72,7 +72,9 @@ class Addon:
     def _set_handler(settings: BaseSettings, scheme: str) -> None:
         handlers = settings["DOWNLOAD_HANDLERS"]
         if scheme not in handlers:
-            handlers.set(scheme, _HANDLER, priority="addon")
+            # As the user would: without a reactor, Scrapy puts its own default for that above the
+            # add-ons later on.
+            handlers.set(scheme, _HANDLER, priority="project")
         elif not _is_ours(chosen := handlers[scheme]):
             logger.warning(
                 "%s requests are not downloaded by worker threads: DOWNLOAD_HANDLERS says %s",
