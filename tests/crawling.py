@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,71 @@ class Crawl:
     items: list[dict[str, Any]] = field(default_factory=list)
 
 
+class RunningCrawl:
+    """A crawl that is under way in a process of its own."""
+
+    def __init__(self, folder: Path, env: dict[str, str]):
+        self._folder = folder
+        self._log = (folder / "log.txt").open("w")
+        self.process = subprocess.Popen(
+            [sys.executable, "runner.py"],
+            cwd=folder,
+            env={**os.environ, **env},
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+        )
+
+    def log(self) -> str:
+        """Return what it has logged so far."""
+        return (self._folder / "log.txt").read_text(errors="replace")
+
+    def wait_until_logged(self, text: str, timeout: float = 30) -> None:
+        """Wait until *text* stands in the log; fail when the crawl ends without it."""
+        end = time.monotonic() + timeout
+        while text not in self.log():
+            ended = self.process.poll() is not None
+            assert not ended or text in self.log(), self.log()
+            assert time.monotonic() < end, self.log()
+            time.sleep(0.02)
+
+    def finish(self, timeout: float = 60) -> Crawl:
+        """Wait until the process has ended, and return what it left behind."""
+        try:
+            self.process.wait(timeout)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            self._log.close()
+        result = Crawl(self.process.returncode, self.log())
+        if (stats := self._folder / "stats.json").exists():
+            result.stats = json.loads(stats.read_text())
+        if (items := self._folder / "items.jsonl").exists():
+            result.items = [json.loads(line) for line in items.read_text().splitlines()]
+        return result
+
+
+def start(
+    folder: Path,
+    source: str,
+    spider: str = "test",
+    *,
+    settings: dict[str, Any] | None = None,
+    env: dict[str, str] | None = None,
+    **spider_arguments: Any,
+) -> RunningCrawl:
+    """Begin to crawl with the spider called *spider* of the module text *source*, in *folder*."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "spider_under_test.py").write_text(source)
+    (folder / "runner.py").write_text(_RUNNER)
+    arguments = {
+        "spider": spider,
+        "settings": settings or {},
+        "spider_arguments": spider_arguments,
+    }
+    (folder / "arguments.json").write_text(json.dumps(arguments))
+    return RunningCrawl(folder, env or {})
+
+
 def crawl(
     folder: Path,
     source: str,
@@ -65,29 +131,18 @@ def crawl(
     **spider_arguments: Any,
 ) -> Crawl:
     """Crawl with the spider called *spider* of the module text *source*, in the empty *folder*."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "spider_under_test.py").write_text(source)
-    (folder / "runner.py").write_text(_RUNNER)
-    arguments = {
-        "spider": spider,
-        "settings": settings or {},
-        "spider_arguments": spider_arguments,
+    running = start(folder, source, spider, settings=settings, env=env, **spider_arguments)
+    return running.finish(timeout)
+
+
+def crawl_in_each_mode(
+    folder: Path, source: str, *, settings: dict[str, Any], **arguments: Any
+) -> dict[str, Crawl]:
+    """Crawl as :func:`crawl` does in each of the :data:`MODES`, at the same time."""
+    running = {
+        mode: start(
+            folder / mode.replace(" ", "-"), source, settings={**settings, **change}, **arguments
+        )
+        for mode, change in MODES.items()
     }
-    (folder / "arguments.json").write_text(json.dumps(arguments))
-    process = subprocess.run(
-        [sys.executable, "runner.py"],
-        cwd=folder,
-        env={**os.environ, **(env or {})},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        timeout=timeout,
-        check=False,
-    )
-    result = Crawl(process.returncode, process.stdout)
-    if (stats := folder / "stats.json").exists():
-        result.stats = json.loads(stats.read_text())
-    if (items := folder / "items.jsonl").exists():
-        result.items = [json.loads(line) for line in items.read_text().splitlines()]
-    return result
+    return {mode: one.finish() for mode, one in running.items()}
