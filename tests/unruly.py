@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from socket import SO_LINGER, SOL_SOCKET
-from typing import Any
 
 #: How `/random/<seed>` behaves, and how often in a hundred
 RANDOM_KINDS = {"page": 80, "fail": 8, "reset": 4, "cut": 4, "trickle": 3, "stall": 1}
@@ -30,22 +29,22 @@ class UnrulyServer:
         if certificate is not None:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self._context.load_cert_chain(*certificate)
-        self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
-        self._clients: set[asyncio.Task[Any]] = set()
         #: How often each path was asked for
         self.seen: Counter[str] = Counter()
+        #: What happened, in order: "asked for /path", and of stalled requests "left /path"
+        self.events: list[str] = []
         #: The paths of the requests that wait for an answer that does not come
         self.stalled: set[str] = set()
 
     def __enter__(self) -> "UnrulyServer":
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = threading.Thread(target=asyncio.run, args=(self._run(),), daemon=True)
         self._thread.start()
         assert self._ready.wait(10)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._end.set)
         self._thread.join(10)
 
     def url(self, path: str = "") -> str:
@@ -59,39 +58,31 @@ class UnrulyServer:
             assert time.monotonic() < end, f"seen: {self.seen}, stalled: {self.stalled}"
             time.sleep(0.02)
 
-    def _run(self) -> None:
-        self._loop.run_until_complete(self._start())
-        self._loop.run_forever()
-        for client in self._clients:
-            client.cancel()
-        self._loop.run_until_complete(asyncio.gather(*self._clients, return_exceptions=True))
-        self._server.close()
-        self._loop.close()
-
-    async def _start(self) -> None:
-        self._server = await asyncio.start_server(
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._end = asyncio.Event()
+        server = await asyncio.start_server(
             self._serve, "127.0.0.1", 0, ssl=self._context, backlog=1000
         )
-        self._port = self._server.sockets[0].getsockname()[1]
+        self._port = server.sockets[0].getsockname()[1]
         self._ready.set()
+        await self._end.wait()
+        server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._clients.add(task)
         try:
             while await self._answer(reader, writer):
                 await writer.drain()
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
-            self._clients.discard(task)
             writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = await reader.readuntil(b"\r\n\r\n")
         path = head.split(None, 2)[1].decode()
         self.seen[path] += 1
+        self.events.append(f"asked for {path}")
         kind = path.split("/")[1]
         if kind == "random":
             kinds, weights = list(RANDOM_KINDS), list(RANDOM_KINDS.values())
@@ -107,6 +98,7 @@ class UnrulyServer:
                 await reader.read(1)  # comes back when the client closes
             finally:
                 self.stalled.discard(path)
+                self.events.append(f"left {path}")
             return False
         status = b"500 Internal Server Error" if kind == "fail" else b"200 OK"
         writer.write(
