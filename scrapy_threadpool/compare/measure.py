@@ -52,8 +52,9 @@ class Measure:
     came out, or ``None`` when the spider did not get as far as to close.
     """
 
-    def __init__(self, crawler: Crawler, ignored_fields: list[str]) -> None:
+    def __init__(self, crawler: Crawler, ignored_fields: list[str], *, pool: bool) -> None:
         self.run: Run | None = None
+        self._pool = pool
         self._crawler = crawler
         self._ignored_fields = ignored_fields
         self._lag = LoopLag()
@@ -164,7 +165,9 @@ class Measure:
         )
 
     def _names(self, spider: Spider) -> list[str]:
-        """Return the names of the workers that a pool of this crawl has."""
+        """Return the names of the workers that this crawl has from the start."""
+        if not self._pool:
+            return []
         return [
             f"{spider.name}-{'' if name == DEFAULT_TRANSPORT else f'{name}-'}worker-{number}"
             for name, entry in transports(self._crawler.settings).items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LOG_LINES = 15
+_RECORD = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[")
+_ERROR = re.compile(rf"^{_RECORD.pattern}.+?\] (ERROR|CRITICAL):|^Traceback |^Unhandled error")
 
 
 class RunFailedError(Exception):
@@ -124,9 +127,18 @@ def _wrong(variant: Variant, run: Run) -> str:
 
 def _failure(variant: Variant, reason: str, log_file: Path) -> str:
     lines = log_file.read_text(encoding="utf-8", errors="replace").splitlines()
-    log = "\n".join(f"  | {line}" for line in lines[-_LOG_LINES:])
-    log = log or "  | (empty)"
-    return f"the variant {variant.name!r} failed: {reason}. The end of its log:\n{log}"
+    log = "\n".join(f"  | {line}" for line in _telling(lines)) or "  | (empty)"
+    return f"the variant {variant.name!r} failed: {reason}. Its log:\n{log}"
+
+
+def _telling(lines: list[str]) -> list[str]:
+    """Return the lines of a log that tell most: the end of its first error, or else of it all."""
+    errors = [number for number, line in enumerate(lines) if _ERROR.search(line)]
+    if errors:
+        lines = lines[errors[0] :]
+        ends = [number for number, line in enumerate(lines) if number and _RECORD.match(line)]
+        lines = lines[: ends[0]] if ends else lines
+    return lines[-_LOG_LINES:]
 
 
 def _told(when: str, variant: Variant, run: Run) -> str:

@@ -1,4 +1,4 @@
-"""One crawl of a comparison, in this process. Arguments: the plan, and where the result goes."""
+"""One crawl of a comparison, in this process; its arguments are two files: plan and result."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def main(plan_file: str, result_file: str) -> int:
     process = _process(settings)
     crawler = process.create_crawler(_spider(plan))
     _apply(plan, crawler.settings)
-    measure = Measure(crawler, plan.ignored_fields)
+    measure = Measure(crawler, plan.ignored_fields, pool=plan.pool)
     _time_downloads(plan, measure, crawler.settings)
     limit = SamePages(crawler, plan.max_pages, Path(plan.pages))
     process.crawl(crawler, **_arguments(plan))
@@ -97,7 +97,8 @@ def _apply(plan: Plan, settings: BaseSettings) -> None:
         kept = {key: handlers[key] for key in handlers if key not in ("http", "https")}
         settings.set("DOWNLOAD_HANDLERS", kept, _PRIORITY)
     middlewares = {**settings.getdict("DOWNLOADER_MIDDLEWARES"), FailedDownloads: 1_000_000}
-    priority = settings.getpriority("DOWNLOADER_MIDDLEWARES") or 0
+    # The process sets its settings once more when the crawl starts; an add-on may still come after.
+    priority = (settings.getpriority("DOWNLOADER_MIDDLEWARES") or 0) + 1
     settings.set("DOWNLOADER_MIDDLEWARES", middlewares, priority)
 
 

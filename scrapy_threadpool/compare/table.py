@@ -18,8 +18,7 @@ def verdict(document: dict[str, Any]) -> str:
     base = next(iter(document["variants"].values()))
     return (
         f"With {variant['label']}: {ratio['pages_per_second']:.2f} times the pages per second of "
-        f"{base['label']} (in {_rounds(document['rounds'])}: "
-        f"{_span('{:.2f}', ratio['min'], ratio['max'])}). {_sameness(document)}"
+        f"{base['label']}{_in_rounds(document)}. {_sameness(document)}"
     )
 
 
@@ -98,8 +97,11 @@ def _items(count: int) -> str:
     return f"{count} item{'s' if count != 1 else ''}"
 
 
-def _rounds(count: int) -> str:
-    return f"{count} round{'s' if count != 1 else ''}"
+def _in_rounds(document: dict[str, Any]) -> str:
+    if document["rounds"] == 1:
+        return ", in a single round"
+    ratio = document["ratio"]
+    return f" (in {document['rounds']} rounds: {_span('{:.2f}', ratio['min'], ratio['max'])})"
 
 
 def _span(form: str, low: float, high: float) -> str:
@@ -107,12 +109,16 @@ def _span(form: str, low: float, high: float) -> str:
     return texts[0] if texts[0] == texts[1] else "–".join(texts)
 
 
+def _brackets(form: str, low: float, high: float) -> str:
+    return f" ({_span(form, low, high)})" if low != high else ""
+
+
 def _figure(name: str, form: str, unit: str, factor: float = 1) -> Callable[[Any], str]:
     def cell(variant: dict[str, Any]) -> str:
         if (spread := variant[name]) is None:
             return _NOTHING
         median, low, high = (spread[key] * factor for key in ("median", "min", "max"))
-        return f"{form.format(median)}{unit} ({_span(form, low, high)})"
+        return f"{form.format(median)}{unit}{_brackets(form, low, high)}"
 
     return cell
 
@@ -135,7 +141,7 @@ def _ratio(variant: dict[str, Any]) -> str:
     ratio = variant["ratio"]
     if variant["threads"] is None:
         return _NOTHING
-    return f"{ratio['pages_per_second']:.2f} ({_span('{:.2f}', ratio['min'], ratio['max'])})"
+    return f"{ratio['pages_per_second']:.2f}{_brackets('{:.2f}', ratio['min'], ratio['max'])}"
 
 
 def _pages_by_worker(variant: dict[str, Any]) -> str:
