@@ -109,7 +109,8 @@ def _latency(runs: dict[str, list[Run]], colors: dict[str, str]) -> Picture:
             )
         )
         shown += values
-    figure.update_xaxes(type="log", tickvals=_round_numbers(shown), ticksuffix=" ms")
+    ticks = _round_numbers(shown)
+    figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g} ms" for tick in ticks])
     return Picture(
         "Download latency",
         "How many downloads had an answer within a time, over all rounds. Further left is better. "
