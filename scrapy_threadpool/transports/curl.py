@@ -116,6 +116,7 @@ class CurlTransport(Transport):
         idle = shared.streaming if download.watched else shared.plain
         proxy = proxy_url(request)
         place = shared.place(request, proxy)
+        deadline = monotonic() + download.timeout
         connection = self._running = idle.take(place)
         try:
             shared.prepare(connection, request, download, proxy)
@@ -127,15 +128,15 @@ class CurlTransport(Transport):
         finally:
             self._running = None
             idle.give(place, connection)
-        return self._fetch_leniently(request, download, proxy)
+        return self._fetch_leniently(request, download, proxy, deadline)
 
     def _fetch_leniently(
-        self, request: Request, download: Download, proxy: str | None
+        self, request: Request, download: Download, proxy: str | None, deadline: float
     ) -> RawResponse:
         connection = self._running = self._shared.make_streaming()
         try:
             self._shared.prepare(connection, request, download, proxy)
-            response = lenient.fetch(connection, request, download)
+            response = lenient.fetch(connection, request, download, deadline)
             _learn(connection)
             return _complete(response, connection, request)
         finally:

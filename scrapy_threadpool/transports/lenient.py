@@ -36,13 +36,16 @@ def is_possible(request: Request, proxy: str | None) -> bool:
     return not forwarded and hasattr(pycurl.Curl, "recv_into")
 
 
-def fetch(connection: Connection, request: Request, download: Download) -> RawResponse:
+def fetch(
+    connection: Connection, request: Request, download: Download, deadline: float
+) -> RawResponse:
     """Download *request* on a new connection and return what came; raises Scrapy's exceptions.
 
     :param connection: of a streaming handle, with the options for the request.
+    :param deadline: the monotonic time until which the download may take.
     """
     handle: Any = connection.handle
-    wire = _Wire(handle, monotonic() + download.timeout, request)
+    wire = _Wire(handle, deadline, request)
     connection.set(pycurl.CONNECT_ONLY, 1)
     connection.set(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
     started = monotonic()
