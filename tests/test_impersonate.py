@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scrapy.utils.test import get_crawler
+
+from scrapy_threadpool.transports import load_transport
 
 from . import tls_server
 from .crawling import ADDON, crawl
@@ -254,24 +257,10 @@ class StopSpider(Spider):
     assert item["seen"] == [["large", 1_000_000]]
 
 
-@pytest.mark.parametrize("value", ["netscape", 5])
-def test_an_unknown_browser_is_refused_at_the_start(tmp_path: Path, value: Any) -> None:
-    result = crawl(
-        tmp_path,
-        "from scrapy import Spider\nclass S(Spider):\n    name = 'test'",
-        settings={**ADDON, **IMPERSONATE, "THREADPOOL_IMPERSONATE": value},
-    )
-    lines = [line for line in result.log.splitlines() if line.startswith("ValueError: ")]
-    assert lines, result.log
-    assert "THREADPOOL_IMPERSONATE must be " in lines[-1]
-    assert f"not {value!r}" in lines[-1]
-
-
-def test_an_option_of_the_transport_is_refused(tmp_path: Path) -> None:
-    entry = {"transport": "impersonate", "threads": 1, "browser": "chrome"}
-    result = crawl(
-        tmp_path,
-        "from scrapy import Spider\nclass S(Spider):\n    name = 'test'",
-        settings={**ADDON, "THREADPOOL_TRANSPORTS": {"default": entry}},
-    )
-    assert "unknown option browser; there is none" in result.log
+def test_an_unknown_browser_and_options_are_refused() -> None:
+    transport = load_transport("impersonate")
+    crawler = get_crawler(settings_dict={"THREADPOOL_IMPERSONATE": "netscape"})
+    with pytest.raises(ValueError, match="^THREADPOOL_IMPERSONATE must be one of .*'netscape'$"):
+        transport.share(crawler, {})
+    with pytest.raises(ValueError, match="unknown option browser; there is none"):
+        transport.share(get_crawler(), {"browser": "chrome"})

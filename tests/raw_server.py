@@ -1,0 +1,66 @@
+"""An HTTP server that keeps the bytes of each request and answers with bytes of the test's own."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+
+@dataclass
+class RawServer:
+    """A running server: its URL, how many connections it had, and the head of each request."""
+
+    url: str
+    connections: int = 0
+    heads: list[bytes] = field(default_factory=list)
+
+    def headers(self, path: str) -> list[tuple[str, str]]:
+        """Return the headers of the only request for *path*, as they were sent."""
+        [head] = [head for head in self.heads if head.split()[1].decode() == path]
+        lines = head.decode("latin-1").split("\r\n")[1:-2]
+        return [(name, value) for name, _, value in (line.partition(": ") for line in lines)]
+
+
+def respond(*headers: str, body: bytes = b"", status: str = "200 OK") -> bytes:
+    """Return the bytes of a response with *headers* and *body*."""
+    lines = [f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body)}", "", ""]
+    return "\r\n".join(lines).encode("latin-1") + body
+
+
+@contextmanager
+def serve(answer: Callable[[str], bytes | Iterable[bytes]]) -> Iterator[RawServer]:
+    """Serve while the block runs. *answer* gives the bytes for a path.
+
+    From an iterable of pieces they are sent one by one, and then the connection is closed.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = RawServer(f"http://127.0.0.1:{listener.getsockname()[1]}")
+
+        def handle(connection: socket.socket) -> None:
+            with connection, connection.makefile("rb") as reader, suppress(OSError):
+                while head := b"".join(iter(reader.readline, b"\r\n")):
+                    server.heads.append(head + b"\r\n")
+                    for line in head.lower().split(b"\r\n"):
+                        if line.startswith(b"content-length:"):
+                            reader.read(int(line.split(b":")[1]))
+                    answered = answer(head.split()[1].decode())
+                    if isinstance(answered, bytes):
+                        connection.sendall(answered)
+                        continue
+                    for piece in answered:
+                        connection.sendall(piece)
+                    break
+
+        def accept() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                server.connections += 1
+                threading.Thread(target=handle, args=(connection,), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield server
+        listener.shutdown(socket.SHUT_RDWR)
