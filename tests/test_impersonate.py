@@ -260,7 +260,7 @@ class StopSpider(Spider):
 def test_an_unknown_browser_and_options_are_refused() -> None:
     transport = load_transport("impersonate")
     crawler = get_crawler(settings_dict={"THREADPOOL_IMPERSONATE": "netscape"})
-    with pytest.raises(ValueError, match="^THREADPOOL_IMPERSONATE must be one of .*'netscape'$"):
+    with pytest.raises(ValueError, match=r"^THREADPOOL_IMPERSONATE must be one of .*'netscape'$"):
         transport.share(crawler, {})
     with pytest.raises(ValueError, match="unknown option browser; there is none"):
         transport.share(get_crawler(), {"browser": "chrome"})
