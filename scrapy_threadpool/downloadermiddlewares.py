@@ -15,6 +15,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.asyncio import is_asyncio_available
 from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.httpobj import urlparse_cached
+from twisted.internet.defer import Deferred
 
 from .urls import page_key
 
@@ -39,6 +40,9 @@ class PoliteRobotsTxtMiddleware(RobotsTxtMiddleware):
     def __init__(self, crawler: Crawler):
         super().__init__(crawler)
         self._next_start: dict[str, float] = {}
+        # Who waits for the robots.txt of a host; None when it is there.
+        self._waiting: dict[str, list[Deferred[None]] | None] = {}
+        logging.getLogger(RobotsTxtMiddleware.__module__).addFilter(_without_traceback)
 
     async def process_request(self, request: Request, spider: Spider | None = None) -> None:
         try:
@@ -50,6 +54,28 @@ class PoliteRobotsTxtMiddleware(RobotsTxtMiddleware):
         parser = await self.robot_parser(request)
         if parser is not None and (delay := self._crawl_delay(parser, request)):
             await self._wait_for_turn(urlparse_cached(request).netloc, delay)
+
+    async def robot_parser(self, request: Request) -> RobotParser | None:
+        """Return the parser of the robots.txt that holds for *request*, or ``None``.
+
+        Of several requests that wait for the same robots.txt, Scrapy gives the parser to the first
+        only, and lets the others pass (2.14 to 2.19). So here only the first waits in Scrapy.
+        """
+        netloc = urlparse_cached(request).netloc
+        if netloc not in self._waiting:
+            others: list[Deferred[None]] = []
+            self._waiting[netloc] = others
+            try:
+                return await super().robot_parser(request)
+            finally:
+                self._waiting[netloc] = None
+                for other in others:
+                    other.callback(None)
+        if (waiting := self._waiting[netloc]) is not None:
+            arrival: Deferred[None] = Deferred()
+            waiting.append(arrival)
+            await maybe_deferred_to_future(arrival)
+        return await super().robot_parser(request)
 
     def _crawl_delay(self, parser: RobotParser, request: Request) -> float:
         settings = self.crawler.settings
@@ -100,6 +126,12 @@ class ReturningRedirectMiddleware(RedirectMiddleware):
             if page_key(result.url) in before:
                 result.dont_filter = True
         return result
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """Keep to one line what is said of a robots.txt that did not come: lists have dead hosts."""
+    record.exc_info = None
+    return True
 
 
 async def _sleep(seconds: float) -> None:

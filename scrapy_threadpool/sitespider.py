@@ -98,15 +98,16 @@ class SiteSpider(Spider):
     @classmethod
     def update_settings(cls, settings: BaseSettings) -> None:
         super().update_settings(settings)
+        base = settings.getdict("DOWNLOADER_MIDDLEWARES_BASE")
+        middlewares = settings.getdict("DOWNLOADER_MIDDLEWARES")
         for scrapys, ours in (
             (OffsiteMiddleware, SameSiteMiddleware),
             (RedirectMiddleware, ReturningRedirectMiddleware),
             (RobotsTxtMiddleware, PoliteRobotsTxtMiddleware),
         ):
-            base = settings.getdict("DOWNLOADER_MIDDLEWARES_BASE")
             priority = base[f"{scrapys.__module__}.{scrapys.__name__}"]
-            settings.set_in_component_priority_dict("DOWNLOADER_MIDDLEWARES", scrapys, None)
-            settings.set_in_component_priority_dict("DOWNLOADER_MIDDLEWARES", ours, priority)
+            middlewares |= {scrapys: None, ours: priority}
+        settings.set("DOWNLOADER_MIDDLEWARES", middlewares, priority="spider")
 
     @property
     def total(self) -> int | None:
@@ -197,7 +198,7 @@ class SiteSpider(Spider):
         stats = self.crawler.stats
         forbidden = stats.get_value("robotstxt/forbidden", 0) if stats else 0
         self.logger.info(
-            "%d pages, %d of them failed%s",
+            "Pages: %d, of which %d failed%s",
             self.pages,
             self.failed,
             f"; robots.txt forbids {forbidden} more" if forbidden and self.follow else "",

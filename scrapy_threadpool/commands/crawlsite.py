@@ -93,11 +93,14 @@ class Command(BaseRunSpiderCommand):
         how.add_argument(
             "--delay",
             metavar="SECONDS",
-            type=_seconds,
+            type=_seconds(0),
             help="time between two requests to a host, varied by up to a half of it",
         )
         how.add_argument(
-            "--timeout", metavar="SECONDS", type=_seconds, help="give a page up after this time"
+            "--timeout",
+            metavar="SECONDS",
+            type=_seconds(0.001),
+            help="give up a page that takes longer",
         )
         how.add_argument(
             "--ignore-robots",
@@ -215,14 +218,17 @@ def _whole_number(least: int) -> Callable[[str], int]:
     return convert
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"a number of seconds above 0, not {text!r}")
-    return seconds
+def _seconds(least: float) -> Callable[[str], float]:
+    def convert(text: str) -> float:
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = -1
+        if not least <= seconds < float("inf"):
+            raise argparse.ArgumentTypeError(f"a number of seconds from {least} on, not {text!r}")
+        return seconds
+
+    return convert
 
 
 def _regex(text: str) -> re.Pattern[str]:
