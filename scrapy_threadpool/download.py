@@ -217,8 +217,6 @@ class Download:
                 if expected is not None:
                     self.check_size(expected, expected=True)
                 self.check_size(len(result.body), expected=False)
-            if result.latency is not None:
-                self.request.meta["download_latency"] = result.latency
             return self._make_response(result)
         if self._raw is None:
             self._apply_rules(result)
@@ -239,6 +237,8 @@ class Download:
         raise error
 
     def _make_response(self, raw: RawResponse) -> Response:
+        if raw.latency is not None:
+            self.request.meta["download_latency"] = raw.latency
         headers = Headers(raw.headers)
         url = urldefrag(self.request.url)[0]
         cls = responsetypes.from_args(headers=headers, url=url, body=raw.body)
