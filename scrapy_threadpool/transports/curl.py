@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import ssl
 import threading
 from collections.abc import Hashable, Mapping
@@ -71,6 +72,8 @@ _ERRORS: dict[int, type[Exception]] = {
 }
 # How libcurl's messages begin for a response that it refuses for one line of its head
 _BAD_HEADERS = ("header without colon", "nul byte in header")
+# What methods and header names are made of (RFC 9110, 5.6.2)
+_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # How a body that has begun ends when the connection is lost
 _LOSS = {
     pycurl.E_PARTIAL_FILE,
@@ -138,7 +141,7 @@ class CurlTransport(Transport):
             self._shared.prepare(connection, request, download, proxy)
             response = lenient.fetch(connection, request, download, deadline)
             _learn(connection)
-            return _complete(response, connection, request)
+            return _mark_partial(_describe(response, connection), request)
         finally:
             self._running = None
             connection.handle.close()
@@ -229,7 +232,7 @@ class Shared:
             connection.set(pycurl.PROXYUSERNAME, user)
             connection.set(pycurl.PROXYPASSWORD, password)
             authorization = None
-        line = [b"Proxy-Authorization: " + authorization] if authorization else None
+        line = [_header_line(b"Proxy-Authorization", authorization)] if authorization else None
         connection.set(pycurl.PROXYHEADER, line)
 
     def _make_plain(self) -> Connection:
@@ -306,6 +309,8 @@ def _url(request: Request) -> str:
 
 def _set_method(connection: Connection, request: Request) -> None:
     method, body = request.method, request.body
+    if not _TOKEN.fullmatch(method.encode()):
+        raise ValueError(f"{method!r} is no HTTP method")
     if method == "HEAD":
         if body:
             raise ValueError("libcurl cannot send a body with HEAD")
@@ -328,6 +333,15 @@ def _switch(connection: Connection, option: int) -> None:
     connection.set(option, 1)
 
 
+def _header_line(name: bytes, value: bytes) -> bytes:
+    """Return a header in libcurl's writing; libcurl would send line ends and all."""
+    if not _TOKEN.fullmatch(name):
+        raise ValueError(f"{name!r} is no header name")
+    if b"\n" in value or b"\r" in value:
+        value = b" ".join(value.split())
+    return name + b": " + value if value.strip() else name + b";"
+
+
 def header_lines(request: Request, headers: Headers) -> list[bytes]:
     """Return the lines for *headers*, and those that keep libcurl from adding more."""
     lines = []
@@ -337,10 +351,7 @@ def header_lines(request: Request, headers: Headers) -> list[bytes]:
         names.add(lowered)
         if lowered == b"proxy-authorization":
             continue
-        for value in values:
-            if b"\n" in value or b"\r" in value:
-                value = b" ".join(value.split())
-            lines.append(name + b": " + value if value else name + b";")
+        lines += [_header_line(name, value) for value in values]
     if b"accept" not in names:
         lines.append(b"Accept:")
     if request.body or request.method in ("POST", "PUT", "PATCH"):
@@ -369,34 +380,24 @@ def _transfer(connection: Connection, request: Request, download: Download) -> R
 
     transfer = handle.transfer(download, on_head)
     _learn(connection)
-    if transfer.error is not None:
-        raise transfer.error
+    head = None if download.started else parse_head(transfer.head)
+    if head and transfer.code:  # what came of it may be wanted nevertheless
+        on_head(transfer.head)
+        download.bytes_received(transfer.body)
     if download.started:
-        if transfer.code:
-            raise _error(transfer, request, download)
         response = download.response()
-    else:
-        head = parse_head(transfer.head)
-        if transfer.code:
-            if head:
-                on_head(transfer.head)
-                download.bytes_received(transfer.body)
-            raise _error(transfer, request, download)
-        if not head:  # for libcurl it is a success
-            raise DownloadFailedError("the connection was closed in the head of the response")
+    elif head:
         response = RawResponse(head.status, head.headers, transfer.body, head.protocol)
+    elif transfer.code:
+        raise transfer.error or _error(transfer, request, download)
+    else:  # for libcurl it is a success
+        raise DownloadFailedError("the connection was closed in the head of the response")
     response.latency = handle.getinfo(pycurl.STARTTRANSFER_TIME_T) / 1e6
     connection.protocol = response.protocol
-    return _complete(response, connection, request)
-
-
-def _complete(response: RawResponse, connection: Connection, request: Request) -> RawResponse:
-    """Return *response* with what *connection* says of it."""
-    response.ip_address = connection.ip_address
-    response.certificate = connection.certificate
-    if _ends_with_connection(request, response):
-        response.flags.append("partial")
-    return response
+    _describe(response, connection)
+    if transfer.code:
+        raise transfer.error or _error(transfer, request, download)
+    return _mark_partial(response, request)
 
 
 def _learn(connection: Connection) -> None:
@@ -457,6 +458,18 @@ def _size_error(transfer: Transfer, request: Request, download: Download) -> Exc
         download.refuse_size(max(len(transfer.body), download.maxsize + 1), expected=False)
     except DownloadCancelledError as error:
         return error
+
+
+def _describe(response: RawResponse, connection: Connection) -> RawResponse:
+    response.ip_address = connection.ip_address
+    response.certificate = connection.certificate
+    return response
+
+
+def _mark_partial(response: RawResponse, request: Request) -> RawResponse:
+    if _ends_with_connection(request, response):
+        response.flags.append("partial")
+    return response
 
 
 def _ends_with_connection(request: Request, response: RawResponse) -> bool:

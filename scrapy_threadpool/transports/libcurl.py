@@ -118,6 +118,7 @@ class StreamingHandle(pycurl.Curl):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
+        self.setopt(pycurl.USERAGENT, "")  # pycurl would send its own
         # Not in the class: pycurl looks there first, and would never find what is set later.
         self.tls = ""
         self.interrupted = False
@@ -144,6 +145,10 @@ class StreamingHandle(pycurl.Curl):  # type: ignore[misc]
             self.perform()
         except pycurl.error as failure:
             code, message = failure.args[:2]
+        finally:
+            # An idle handle must not keep the download, and all it holds, alive.
+            for option in (pycurl.HEADERFUNCTION, pycurl.WRITEFUNCTION, pycurl.XFERINFOFUNCTION):
+                self.unsetopt(option)
         return incoming.transfer(code, message)
 
     def interrupt(self) -> None:
