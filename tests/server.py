@@ -129,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     # The answers: the first part of the path names one, the query gives its parameters
 
-    def answer_page(self, delay: str = "0") -> None:
+    def answer_page(self, delay: str = "0", **others: str) -> None:
         time.sleep(float(delay))
         self.send(f"<html><body><h1>{self.received.path}</h1></body></html>".encode())
 

@@ -255,7 +255,7 @@ def test_methods_can_inject_nothing(client: Client, server: Server, method: str)
         ("/%7Eme/%2F", "/%7Eme/%2F"),
         ("/a#fragment", "/a"),
         ("/a?x@y", "/a?x@y"),
-        ("/a[1]{2}|", "/a[1]%7B2%7D|"),
+        ("/a[1]{2}|", "/a%5B1%5D%7B2%7D%7C"),
         ("", "/"),
         ("?q=1", "/?q=1"),
     ],
@@ -525,7 +525,10 @@ def test_signals_give_the_response_in_pieces(client: Client, server: Server, pat
 @pytest.mark.parametrize("fail", [False, True])
 @pytest.mark.parametrize("signal", [signals.headers_received, signals.bytes_received])
 def test_stop_download(client: Client, server: Server, signal: object, fail: bool) -> None:
-    def stop(**arguments: Any) -> None:
+    stopped: list[Request] = []
+
+    def stop(request: Request, **arguments: Any) -> None:
+        stopped.append(request)
         raise StopDownload(fail=fail)
 
     client.crawler.signals.connect(stop, signal)
@@ -534,6 +537,8 @@ def test_stop_download(client: Client, server: Server, signal: object, fail: boo
         with pytest.raises(StopDownload) as caught:
             client.fetch(url)
         response = caught.value.response
+        assert response is not None
+        response.request = stopped[0]
     else:
         response = client.fetch(url)
     assert response is not None
@@ -541,6 +546,7 @@ def test_stop_download(client: Client, server: Server, signal: object, fail: boo
     assert response.flags == ["download_stopped"]
     assert response.body == (b"" if signal is signals.headers_received else b"piece")
     assert str(response.ip_address) == "127.0.0.1"
+    assert 0 < response.request.meta["download_latency"] < 5
     client.crawler.signals.disconnect(stop, signal)
     assert client.fetch(f"{server.url}/page").status == 200
 
