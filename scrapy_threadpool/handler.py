@@ -230,7 +230,7 @@ def _log(download: Download, outcome: object, size: int) -> None:
         seconds = ended - begun if begun is not None and ended is not None else 0.0
         logger.debug(
             "%s: %s: %s, %.3f s, %d bytes",
-            download.worker,
+            download.worker or "no worker",
             download.request,
             outcome,
             seconds,

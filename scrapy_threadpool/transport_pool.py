@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
+import traceback
 from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -129,12 +130,14 @@ class TransportPool:
             finally:
                 seat.leave()
             if not isinstance(response, (Response, RawResponse)):
-                raise TypeError(f"{seat.transport!r} returned {response!r}, which is no response")
+                name, kind = self._entry.transport, type(response).__name__
+                raise TypeError(f"{name} returned {kind}, which is no response")
             return response
         except _SCRAPY_ERRORS:
             raise
         except BaseException as error:
-            raise DownloadFailedError(f"{type(error).__name__}: {error}") from error
+            text = "".join(traceback.format_exception_only(error)).strip()
+            raise DownloadFailedError(text) from error
         finally:
             download.ended = monotonic()
 
