@@ -7,6 +7,7 @@ from typing import Any
 
 from scrapy.crawler import AsyncCrawlerProcess
 
+from .load import Load
 from .servers import Server
 from .spider import BenchmarkSpider
 from .variants import Variant
@@ -44,7 +45,7 @@ def measure(
         "meta": variant.meta,
         "memory_at": memory_at,
     }
-    before = server.cpu()
+    before, load = server.cpu(), Load()
     command = [sys.executable, "-m", "benchmarks.worker", json.dumps(plan)]
     try:
         process = subprocess.run(
@@ -58,7 +59,9 @@ def measure(
         raise Refused(f"the crawl broke: {last[0]}")
     if problems := result.pop("problems"):
         raise Refused("; ".join(f"{count} × {what}" for what, count in problems.items()))
-    return {**result, "pages": pages, "server_cpu": server.cpu() - before}
+    server_cpu = server.cpu() - before
+    others = load.others(server_cpu)
+    return {**result, "pages": pages, "server_cpu": server_cpu, "others": others}
 
 
 def _crawl(plan: dict[str, Any]) -> dict[str, Any]:
