@@ -89,16 +89,14 @@ class PoliteRobotsTxtMiddleware(RobotsTxtMiddleware):
         return float(find(agent) or 0) if find else 0.0
 
     async def _wait_for_turn(self, netloc: str, delay: float) -> None:
-        now = monotonic()
         if netloc not in self._next_start:
             logger.info("robots.txt of %s asks for %g s between two requests", netloc, delay)
-            self._next_start[netloc] = now + delay  # robots.txt itself was a request
-        start = max(now, self._next_start[netloc])
-        self._next_start[netloc] = start + delay
-        while (wait := start - monotonic()) > 0:
+            self._next_start[netloc] = monotonic() + delay  # robots.txt itself was a request
+        while (wait := self._next_start[netloc] - monotonic()) > 0:
             if not self.crawler.crawling:
                 raise DisallowedByRobots("the crawl was stopped before its turn came")
             await _sleep(min(wait, 1))
+        self._next_start[netloc] = monotonic() + delay
 
 
 class SameSiteMiddleware(OffsiteMiddleware):

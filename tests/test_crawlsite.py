@@ -461,17 +461,17 @@ def test_a_forbidden_seed_is_said_to_be_forbidden(tmp_path: Path) -> None:
 )
 def test_crawl_delay_is_obeyed(tmp_path: Path, mode: str) -> None:
     pages = {
-        "/": links("/1", "/2", "/3"),
-        "/robots.txt": Page("User-agent: *\nCrawl-delay: 0.5"),
+        "/": links("/1", "/2"),
+        "/robots.txt": Page("User-agent: *\nCrawl-delay: 1"),
     }
     with site(pages) as server:
         run = crawlsite(tmp_path, server.url, "--threads", "8", "-s", mode)
-    assert len(run.items) == 4
+    assert len(run.items) == 3
     times = [at for at, _ in server.requests]
     gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
-    assert len(gaps) == 4
-    assert min(gaps) > 0.4
-    assert "asks for 0.5 s between two requests" in run.log
+    assert len(gaps) == 3
+    assert min(gaps) > 0.6  # as the server sees it, which may be late by a bit
+    assert "asks for 1 s between two requests" in run.log
 
 
 # --- Lists of URLs
