@@ -105,8 +105,8 @@ class SiteSpider(Spider):
             (RedirectMiddleware, ReturningRedirectMiddleware),
             (RobotsTxtMiddleware, PoliteRobotsTxtMiddleware),
         ):
-            priority = base[f"{scrapys.__module__}.{scrapys.__name__}"]
-            middlewares |= {scrapys: None, ours: priority}
+            name = f"{scrapys.__module__}.{scrapys.__name__}"
+            middlewares |= {name: None, ours: base[name]}
         settings.set("DOWNLOADER_MIDDLEWARES", middlewares, priority="spider")
 
     @property
