@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import scrapy
+from scrapy import cmdline
 from scrapy.settings import default_settings
 
 from scrapy_threadpool.compare.differences import differences, same_items, same_statuses
@@ -339,11 +340,18 @@ def test_every_run_asks_for_the_same_pages(tmp_path: Path) -> None:
         (["http://a/", "--thread", "4", "x"], "give one spider, Python file or URL"),
     ],
 )
-def test_bad_arguments_are_refused(tmp_path: Path, arguments: list[str], message: str) -> None:
-    found = compare(tmp_path, *arguments)
-    assert found.returncode == 2
-    assert message in found.progress
-    assert "warm-up" not in found.progress
+def test_bad_arguments_are_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        cmdline.execute(["scrapy", "compare", *arguments])
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
 
 
 def test_an_unknown_spider_is_refused(tmp_path: Path) -> None:
