@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy.exceptions import NotSupported
 from scrapy.http import Headers, HtmlResponse, TextResponse
 from scrapy.responsetypes import responsetypes
-from selenium.common.exceptions import TimeoutException
+from selenium.common.exceptions import TimeoutException, WebDriverException
 
 from .._compat import (
     CannotResolveHostError,
@@ -188,7 +188,13 @@ class _Page:
         self._introduce()
         driver.set_page_load_timeout(self._time_left())
         started = monotonic()
-        driver.get(request.url)
+        try:
+            driver.get(request.url)
+        except TimeoutException:
+            raise
+        except WebDriverException as error:
+            if "net::ERR_" not in (error.msg or ""):  # of the site, which the log tells, too
+                raise
         request.meta["download_latency"] = monotonic() - started
         driver.set_script_timeout(self._time_left())
         if self._loaded() is not None:
