@@ -72,8 +72,7 @@ class Addon:
     def _set_handler(settings: BaseSettings, scheme: str) -> None:
         handlers = settings["DOWNLOAD_HANDLERS"]
         if scheme not in handlers:
-            # As the user would: without a reactor, Scrapy puts its own default for that above the
-            # add-ons later on.
+            # Without a reactor, Scrapy gives its own handlers this priority.
             handlers.set(scheme, _HANDLER, priority="project")
         elif not _is_ours(chosen := handlers[scheme]):
             logger.warning(
