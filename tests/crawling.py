@@ -20,7 +20,7 @@ MODES: dict[str, dict[str, Any]] = {
 }
 
 _RUNNER = """
-import json, sys
+import json, sys, threading
 from scrapy.utils.project import get_project_settings
 sys.path.insert(0, "")
 import spider_under_test
@@ -42,17 +42,19 @@ process.crawl(crawler, **arguments["spider_arguments"])
 process.start()
 stats = {key: value for key, value in crawler.stats.get_stats().items()}
 json.dump(stats, open("stats.json", "w"), default=str)
+json.dump([thread.name for thread in threading.enumerate()], open("threads.json", "w"))
 """
 
 
 @dataclass
 class Crawl:
-    """What a crawl left behind."""
+    """What a crawl left behind; *threads* are the names of those still alive at its end."""
 
     returncode: int
     log: str
     stats: dict[str, Any] = field(default_factory=dict)
     items: list[dict[str, Any]] = field(default_factory=list)
+    threads: list[str] = field(default_factory=list)
 
 
 class RunningCrawl:
@@ -93,6 +95,8 @@ class RunningCrawl:
         result = Crawl(self.process.returncode, self.log())
         if (stats := self._folder / "stats.json").exists():
             result.stats = json.loads(stats.read_text())
+        if (threads := self._folder / "threads.json").exists():
+            result.threads = json.loads(threads.read_text())
         if (items := self._folder / "items.jsonl").exists():
             result.items = [json.loads(line) for line in items.read_text().splitlines()]
         return result
