@@ -55,7 +55,8 @@ class Transport(ABC):
         """Make a :meth:`fetch` that is under way end soon.
 
         Called from the event loop's thread, and the only method that is called from outside the
-        worker. Clients that cannot do it leave it: their call then ends by itself.
+        worker; it must not block, and is called again as long as the fetch goes on. Clients that
+        cannot do it leave it: their call then ends by itself.
         """
 
     def close(self) -> None:  # noqa: B027

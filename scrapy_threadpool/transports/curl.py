@@ -113,6 +113,8 @@ class CurlTransport(Transport):
         self._shared = shared
         self._shared.open()
         self._running: Connection | None = None
+        # Held to interrupt a transfer and to end one: what is given back may be another's by then.
+        self._lock = threading.Lock()
 
     def fetch(self, request: Request, download: Download) -> RawResponse:
         shared = self._shared
@@ -129,7 +131,8 @@ class CurlTransport(Transport):
                 raise
             logger.debug("%s in the response to %s; asking once more", error, request)
         finally:
-            self._running = None
+            with self._lock:
+                self._running = None
             idle.give(place, connection)
         return self._fetch_leniently(request, download, proxy, deadline)
 
@@ -147,8 +150,9 @@ class CurlTransport(Transport):
             connection.handle.close()
 
     def interrupt(self) -> None:
-        if (connection := self._running) is not None:
-            connection.handle.interrupt()
+        with self._lock:
+            if self._running is not None:
+                self._running.handle.interrupt()
 
     def close(self) -> None:
         self._shared.close()
