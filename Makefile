@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test contract lint types docs bench clean
+.PHONY: help demo test soak contract lint types docs bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | expand -t 12
@@ -21,6 +21,9 @@ demo: $(STAMP)  ## crawl the bundled demo site both ways and print the table
 
 test: $(STAMP)  ## run the tests
 	$(BIN)/python -m pytest
+
+soak: $(STAMP)  ## crawl 20,000 pages of an unruly server, and end 200 crawls by force
+	$(BIN)/python -m tests.soak
 
 contract: $(STAMP)  ## run Scrapy's own download handler tests against ours, in every event-loop mode
 	$(BIN)/python tests/contract/run.py
