@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from .load import verdict
 from .machine import describe, listed
 from .report import number, table
 from .results import Measurement, per_page, speed
@@ -42,7 +43,14 @@ def main() -> None:
     workers = _by_workers(options.rounds)
     memory = _by_pages(options.pages)
     machine = describe()
-    text = f"# Growth\n\n{listed(machine)}\n{_tables(workers, memory)}"
+    shares = [
+        one["others"]
+        for variants in workers.values()
+        for by_count in variants.values()
+        for several in by_count.values()
+        for one in several
+    ]
+    text = f"# Growth\n\n{listed(machine)}\n{verdict(shares)}\n\n{_tables(workers, memory)}"
     (options.output / "growth.md").write_text(text)
     (options.output / "growth.json").write_text(
         json.dumps({"machine": machine, "workers": workers, "memory": memory}, indent=1) + "\n"
@@ -66,6 +74,7 @@ def _by_workers(rounds: int) -> Growth:
                                 server,
                                 pages=_enough(workload.pages, count, workload.delay),
                                 concurrency=count,
+                                timeout=300,
                             )
                             by_count = growth.setdefault(name, {}).setdefault(variant, {})
                             by_count.setdefault(count, []).append(measurement)

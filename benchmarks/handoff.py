@@ -21,6 +21,7 @@ from twisted.internet import asyncioreactor
 from scrapy_threadpool.bridge import Bridge
 from scrapy_threadpool.pool import WorkerPool
 
+from .load import Load, verdict
 from .machine import describe, listed
 from .report import number, spread, table
 
@@ -108,13 +109,16 @@ def main() -> None:
     if options.one:
         print(json.dumps(_run(options.one[0], int(options.one[1]), options.tasks)))
         return
+    load = Load()
     rounds: dict[int, list[dict[str, dict[str, float]]]] = {}
     for in_flight in IN_FLIGHT:
         for _ in range(options.rounds):
             results = {name: _fresh(name, in_flight, options.tasks) for name in CONTENDERS}
             rounds.setdefault(in_flight, []).append(results)
     options.output.mkdir(parents=True, exist_ok=True)
-    text = f"# The hand-off\n\n{listed(describe())}\n{_table(rounds)}"
+    text = (
+        f"# The hand-off\n\n{listed(describe())}\n{verdict([load.others(0)])}\n\n{_table(rounds)}"
+    )
     (options.output / "handoff.md").write_text(text)
     (options.output / "handoff.json").write_text(
         json.dumps({"machine": describe(), "rounds": rounds}, indent=1) + "\n"

@@ -2,12 +2,13 @@
 
 import resource
 import time
+from statistics import median
 
 import psutil
 
-#: Share of the machine from which on a measurement says little. Where processors are short, a
-#: process with more threads gets more of them, so that a busy machine flatters some handlers.
-TOO_MUCH = 0.1
+# Share of the machine from which on a measurement says little. Where processors are short, a
+# process with more threads gets more of them, so that a busy machine flatters some handlers.
+_TOO_MUCH = 0.1
 
 
 class Load:
@@ -25,6 +26,16 @@ class Load:
         available = (time.perf_counter() - begin) * (psutil.cpu_count() or 1)
         mine = _children() - children + server
         return max(0.0, (_all() - everything - mine) / available)
+
+
+def verdict(shares: list[float]) -> str:
+    """Return in words what others took during the measurements, and whether that is too much."""
+    if not shares:
+        return ""
+    text = f"Other processes took {median(shares):.0%} of the machine, at most {max(shares):.0%}."
+    if median(shares) > _TOO_MUCH:
+        text += " **That is too much: these numbers do not count.**"
+    return text
 
 
 def _all() -> float:

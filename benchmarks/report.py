@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
-from .load import TOO_MUCH
+from .load import verdict
 from .machine import describe, listed
 from .results import Results, per_page, plain, speed
 from .variants import BASELINE, VARIANTS
@@ -86,20 +86,11 @@ def _section(results: Results, workload: str) -> str:
     ]
     about = f"{kind.about}; {kind.concurrency} at once, {_pages(results, workload)}."
     return (
-        f"\n## {workload}\n\n{about}{_others(others)}\n"
+        f"\n## {workload}\n\n{about} {verdict(others)}\n"
         f"\n{table(heads, rows) if rows else ''}"
         + ("\nNot measured:\n\n" if missing else "")
         + "".join(f"- {variant}: {reason}\n" for variant, reason in missing.items())
     )
-
-
-def _others(shares: list[float]) -> str:
-    if not shares:
-        return ""
-    text = f" Other processes took {median(shares):.0%} of the machine, at most {max(shares):.0%}."
-    if median(shares) > TOO_MUCH:
-        text += " **That is too much: these numbers do not count.**"
-    return text
 
 
 def _pages(results: Results, workload: str) -> str:
