@@ -41,6 +41,8 @@ docs: $(STAMP)  ## build the documentation into docs/_build/html
 bench: $(STAMP)  ## measure against Scrapy's own and other handlers, and write the tables of the docs
 	$(BIN)/python -m pip install --quiet --requirement benchmarks/requirements.txt
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.handoff
+	$(BIN)/python -m benchmarks.growth
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) build dist docs/_build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

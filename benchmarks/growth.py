@@ -27,6 +27,7 @@ _PAGES = (1000, 2000, 5000, 10000, 20000, 50000)
 # One worker gets ten pages a second from the slow server; nobody wants to wait for a thousand.
 _SECONDS = 3
 _WORKLOADS = ("small", "slow")
+_PICTURE = "![Pages a second, CPU and memory as the crawl grows](growth.svg)\n\n"
 _CPU = per_page("cpu", 1e3)
 
 Growth = dict[str, dict[str, dict[int, list[Measurement]]]]
@@ -50,7 +51,9 @@ def main() -> None:
         for several in by_count.values()
         for one in several
     ]
-    text = f"# Growth\n\n{listed(machine)}\n{verdict(shares)}\n\n{_tables(workers, memory)}"
+    text = (
+        f"# Growth\n\n{listed(machine)}\n{verdict(shares)}\n\n{_PICTURE}{_tables(workers, memory)}"
+    )
     (options.output / "growth.md").write_text(text)
     (options.output / "growth.json").write_text(
         json.dumps({"machine": machine, "workers": workers, "memory": memory}, indent=1) + "\n"

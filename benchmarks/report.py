@@ -11,6 +11,7 @@ from .results import Results, per_page, plain, speed
 from .variants import BASELINE, VARIANTS
 from .workloads import WORKLOADS
 
+_PICTURE = f"![Pages a second, as a ratio to {BASELINE}](results.svg)\n\n"
 _COLUMNS = {
     "CPU, ms a page": per_page("cpu", 1000),
     "of it the loop's thread": per_page("loop_cpu", 1000),
@@ -35,7 +36,7 @@ def write(results: Results, folder: Path) -> None:
         json.dumps({"machine": machine, **asdict(results)}, indent=1) + "\n"
     )
     tables = "\n".join(_section(results, workload) for workload in results.workloads())
-    (folder / "results.md").write_text(f"# Results\n\n{listed(machine)}\n{tables}")
+    (folder / "results.md").write_text(f"# Results\n\n{listed(machine)}\n{_PICTURE}{tables}")
     draw(results, folder / "results.svg")
 
 
