@@ -131,7 +131,7 @@ def test_pages_come_as_the_browser_shows_them(tmp_path: Path, temporary: Path) -
     assert "last" in bodies[9]
     assert sent["User-Agent"] == "Mine/1"
     assert sent["Accept-Language"].startswith("de")
-    assert "c=" in sent["Cookie"]
+    assert "c=Ã¤ 1" in sent["Cookie"]
     assert "HeadlessChrome" in last["User-Agent"]
     assert "c=" in last["Cookie"]  # from Scrapy's jar
     assert outcome[10]["error"] == "NotSupported"
@@ -150,15 +150,15 @@ def test_every_body_belongs_to_its_url(tmp_path: Path, temporary: Path) -> None:
     with raw_server.serve(answer) as server:
         requests = [
             {"url": f"{server.url}/{number}", "meta": {"actions": [["wait", "p"]]}}
-            for number in range(40)
+            for number in range(16)
         ]
         items, crawled = fetch(
-            tmp_path / "crawl", requests, browsers(3), env={"TMPDIR": str(temporary)}
+            tmp_path / "crawl", requests, browsers(2), env={"TMPDIR": str(temporary)}
         )
     for item in items:
         assert f"<p>/{item['number']}</p>" in item["body"]
         assert item["url"] == f"{server.url}/{item['number']}"
-    assert len([key for key in crawled.stats if key.startswith("threadpool/pages/")]) == 3
+    assert len([key for key in crawled.stats if key.startswith("threadpool/pages/")]) == 2
     assert_nothing_is_left(temporary)
 
 

@@ -7,7 +7,6 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http.cookies import SimpleCookie
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -206,15 +205,15 @@ class _Page:
     def _introduce(self) -> None:
         """Give the browser the cookies and the user agent of the request."""
         request, command = self._request, self._browser.command
-        cookies = SimpleCookie()
-        for line in request.headers.getlist("Cookie"):
-            cookies.load(line.decode("latin-1"))
+        cookies = [
+            {"name": name, "value": value, "url": request.url}
+            for line in request.headers.getlist("Cookie")
+            for name, _, value in (
+                part.strip().partition("=") for part in line.decode(errors="replace").split(";")
+            )
+        ]
         if cookies:
-            fields = [
-                {"name": cookie.key, "value": cookie.coded_value, "url": request.url}
-                for cookie in cookies.values()
-            ]
-            command("Network.setCookies", cookies=fields)
+            command("Network.setCookies", cookies=cookies)
         headers = own_headers(request)
         agent, language = headers.get("User-Agent"), headers.get("Accept-Language")
         if agent or language:
