@@ -61,6 +61,7 @@ class _Handler(BaseHTTPRequestHandler):
     """
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     server: _HTTPServer
     received: Received
 
