@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -124,20 +123,12 @@ def test_a_page_that_raises_is_retried_as_any_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-@pytest.mark.parametrize(
-    "politeness",
-    [
-        {"CONCURRENT_REQUESTS": 1},
-        # Without a delay, Scrapy itself goes beyond the concurrency of a domain in a burst.
-        {"CONCURRENT_REQUESTS_PER_DOMAIN": 1, "DOWNLOAD_DELAY": 0.001},
-    ],
-)
 def test_a_polite_crawl_opens_one_connection(
-    tmp_path: Path, scheme: str, localhost: tuple[Path, Path], politeness: dict[str, Any]
+    tmp_path: Path, scheme: str, localhost: tuple[Path, Path]
 ) -> None:
     certificate = localhost if scheme == "https" else ()
     with serve(*certificate) as server:
-        settings = {**ADDON, "NUMBER_OF_THREADS": 16, **politeness}
+        settings = {**ADDON, "NUMBER_OF_THREADS": 16, "CONCURRENT_REQUESTS": 1}
         done = crawl(tmp_path, SPIDER, settings=settings, url=server.url, pages=200)
         assert len(server.received) == 200, done.log
         assert server.most_at_once == 1
@@ -167,7 +158,7 @@ class Test(scrapy.Spider):
             yield scrapy.Request(f"{self.url}/page/{number}")
 
     def parse(self, response):
-        time.sleep(0.3)
+        time.sleep(0.5)
         yield {"latency": response.meta["download_latency"]}
 """
     with serve() as server:
@@ -175,7 +166,7 @@ class Test(scrapy.Spider):
         done = crawl(tmp_path, spider, settings=settings, url=server.url)
     latencies = sorted(item["latency"] for item in done.items)
     assert len(latencies) == 8, done.log
-    assert latencies[4] < 0.2  # a callback alone takes longer
+    assert latencies[4] < 0.4  # a callback alone takes longer
 
 
 def test_a_crawl_of_several_spiders_has_a_pool_each(tmp_path: Path) -> None:
