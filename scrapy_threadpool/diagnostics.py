@@ -26,7 +26,8 @@ class Usage:
     """What the workers of one transport did; kept on the event loop's thread.
 
     Times are seconds. ``queue_wait`` is from the hand-over of a request to its begin in a worker,
-    ``busy`` from there to its end.
+    ``busy`` from there to its end. ``held_back`` counts by its cause (``"delay"``, ``"site"`` or
+    ``"all"``) how often Scrapy held further requests back when one was done.
     """
 
     size: int
@@ -40,6 +41,7 @@ class Usage:
     queue_wait_total: float = 0.0
     queue_wait_max: float = 0.0
     pages: Counter[str] = field(default_factory=Counter)
+    held_back: Counter[str] = field(default_factory=Counter)
     _in_flight: int = 0
     _first: float | None = None
     _last: float = 0.0
@@ -143,15 +145,15 @@ def _bottleneck(usage: Usage, settings: BaseSettings, threads_setting: str) -> s
 
 
 def _limit(usage: Usage, settings: BaseSettings) -> str:
+    cause, times = (usage.held_back.most_common(1) or [("", 0)])[0]
+    if 2 * times < usage.tasks or not times:
+        return "there were too few requests at a time"
+    if cause == "all":
+        limit = settings.getint("CONCURRENT_REQUESTS")
+        return f"CONCURRENT_REQUESTS = {limit} allows no more at a time"
+    if cause == "site":
+        limit = settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
+        return f"CONCURRENT_REQUESTS_PER_DOMAIN = {limit} allows no more at a time to one site"
     if settings.getbool("AUTOTHROTTLE_ENABLED"):
         return "AUTOTHROTTLE_ENABLED and AUTOTHROTTLE_TARGET_CONCURRENCY hold requests back"
-    if delay := settings.getfloat("DOWNLOAD_DELAY"):
-        return f"DOWNLOAD_DELAY = {delay:g} holds requests back"
-    if usage.busy_peak == settings.getint("CONCURRENT_REQUESTS"):
-        return f"CONCURRENT_REQUESTS = {usage.busy_peak} allows no more at a time"
-    if usage.busy_peak == settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN"):
-        return (
-            f"CONCURRENT_REQUESTS_PER_DOMAIN = {usage.busy_peak} allows no more at a time to one "
-            "site"
-        )
-    return "there were too few requests at a time"
+    return f"DOWNLOAD_DELAY = {settings.getfloat('DOWNLOAD_DELAY'):g} holds requests back"

@@ -69,6 +69,8 @@ class ThreadPoolDownloadHandler:
             raise
         else:
             pool.usage.pages[str(download.worker)] += 1
+            if cause := self._pools.holds_back(request):
+                pool.usage.held_back[cause] += 1
             _log(download, response.status, len(response.body))
             return response
         finally:
@@ -141,6 +143,16 @@ class _Pools:
     def awaits(self, request: Request) -> bool:
         """Return whether the engine waits for *request*."""
         return self._engine is not None and request in self._engine.downloader.active
+
+    def holds_back(self, request: Request) -> str | None:
+        """Return why Scrapy holds more requests like *request* back now, or ``None``."""
+        if self._engine is None:
+            return None
+        downloader = self._engine.downloader
+        slot = downloader.slots.get(request.meta.get("download_slot"))
+        if slot is not None and slot.queue:
+            return "delay" if slot.delay else "site"
+        return "all" if downloader.needs_backout() else None
 
     def for_request(self, request: Request) -> TransportPool:
         """Return the pool of the transport that *request* asks for.
