@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from .certificates import make_certificate
@@ -196,13 +197,14 @@ def main() -> None:
         failed |= bool(result.returncode) or stats["soak/given"] != stats["soak/ended"]
         ends = forced_ends(folder / "ends", arguments.ends)
         codes = sorted({code for code, _, _ in ends})
-        seconds = sorted(seconds for _, seconds, _ in ends)
+        seconds = [seconds for _, seconds, _ in ends] or [0.0]
         troubles = [line for _, _, log in ends for line in trouble(log)]
         print(
-            f"{len(ends)} forced ends: exit codes {codes}, median {seconds[len(ends) // 2]:.2f} s"
+            f"{len(ends)} forced ends: exit codes {codes}, {median(seconds):.2f} s in the median, "
+            f"{max(seconds):.2f} s at most, {len(troubles)} lines of trouble"
         )
-        print(f"longest {seconds[-1]:.2f} s, {len(troubles)} lines of trouble", *troubles[:20])
-        failed |= codes != [0] or bool(troubles)
+        print(*troubles[:20], sep="\n")
+        failed |= any(codes) or bool(troubles)
     sys.exit(failed)
 
 
