@@ -10,6 +10,7 @@ import ipaddress
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urldefrag
 
@@ -242,16 +243,17 @@ class Download:
         headers = Headers(raw.headers)
         url = urldefrag(self.request.url)[0]
         cls = responsetypes.from_args(headers=headers, url=url, body=raw.body)
-        return cls(
+        response = cls(
             url=url,
             status=raw.status,
-            headers=headers,
             body=raw.body,
             flags=raw.flags,
             certificate=raw.certificate,
-            ip_address=ipaddress.ip_address(raw.ip_address) if raw.ip_address else None,
+            ip_address=_ip_address(raw.ip_address) if raw.ip_address else None,
             protocol=raw.protocol,
         )
+        response.headers = headers  # as a parameter, they would be normalised once more
+        return response
 
     def _apply_rules(self, response: Response) -> None:
         try:
@@ -307,6 +309,9 @@ def expected_size(request: Request, status: int, headers: HeaderList) -> int | N
         if name.lower() == b"content-length" and value.isdigit():
             return int(value)
     return None
+
+
+_ip_address = lru_cache(1024)(ipaddress.ip_address)
 
 
 def _size_message(size: int, kind: str, limit: int, request: Request, expected: bool) -> str:

@@ -7,6 +7,7 @@ import re
 import ssl
 import threading
 from collections.abc import Hashable, Mapping
+from functools import lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urldefrag, urlsplit
@@ -337,6 +338,7 @@ def _switch(connection: Connection, option: int) -> None:
     connection.set(option, 1)
 
 
+@lru_cache(4096)
 def _header_line(name: bytes, value: bytes) -> bytes:
     """Return a header in libcurl's writing; libcurl would send line ends and all."""
     if not _TOKEN.fullmatch(name):

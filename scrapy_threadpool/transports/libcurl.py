@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -28,6 +29,8 @@ _WRITEDATA = 10001
 _ERRORBUFFER = 10010
 _XFERINFODATA = 10057
 _ERROR_SIZE = 256
+# Bytes of a body above which its memory is given back
+_MOST_KEPT = 4_000_000
 _INFO_LONG, _INFO_OFF_T = 0x200000, 0x600000
 _INFO_MASK = 0xF00000
 
@@ -194,6 +197,10 @@ class _Libraries:
         self.open_memstream.restype = ctypes.c_void_p
         self.fclose = libc.fclose
         self.fclose.argtypes = [ctypes.c_void_p]
+        self.fflush = libc.fflush
+        self.fflush.argtypes = [ctypes.c_void_p]
+        self.fseek = libc.fseek
+        self.fseek.argtypes = [ctypes.c_void_p, ctypes.c_long, ctypes.c_int]
         self.free = libc.free
         self.free.argtypes = [ctypes.c_void_p]
         self.strlen = ctypes.cast(libc.strlen, ctypes.c_void_p)
@@ -227,23 +234,49 @@ _libraries = _load()
 class _MemoryStream:
     """A C ``FILE *`` that collects what is written to it (POSIX ``open_memstream``)."""
 
-    __slots__ = ("_data", "_libraries", "_size", "file")
-
     def __init__(self, libraries: _Libraries):
         self._libraries = libraries
         self._data = ctypes.c_void_p()
         self._size = ctypes.c_size_t()
-        self.file = libraries.open_memstream(ctypes.byref(self._data), ctypes.byref(self._size))
+        self._open()
+
+    def _open(self) -> None:
+        open_memstream = self._libraries.open_memstream
+        self.file = open_memstream(ctypes.byref(self._data), ctypes.byref(self._size))
         if not self.file:
             raise MemoryError("no memory for a stream")
 
     def take(self) -> bytes:
-        """Close the stream and return what was written to it."""
+        """Return what was written to the stream, and begin it anew."""
+        self._libraries.fflush(self.file)  # which updates the size
+        size = self._size.value
+        data = ctypes.string_at(self._data, size)
+        if size > _MOST_KEPT:
+            self._close()
+            self._open()
+        else:
+            self._libraries.fseek(self.file, 0, os.SEEK_SET)
+        return data
+
+    def _close(self) -> None:
         self._libraries.fclose(self.file)
-        try:
-            return ctypes.string_at(self._data, self._size.value) if self._size.value else b""
-        finally:
-            self._libraries.free(self._data)
+        self._libraries.free(self._data)
+
+    def __del__(self) -> None:
+        if self.file:
+            self._close()
+
+
+class _ThreadStreams(threading.local):
+    """The streams for the head and the body of the transfers of a thread.
+
+    They keep their memory from one transfer to the next: fresh memory costs a page fault for each
+    4 KB of it.
+    """
+
+    def __init__(self, libraries: _Libraries):
+        self.head = _MemoryStream(libraries)
+        self.body = _MemoryStream(libraries)
 
 
 class MemoryHandle:
@@ -307,7 +340,7 @@ class MemoryHandle:
         return value.value.decode() if isinstance(value.value, bytes) else value.value
 
     def transfer(self, download: Download, on_head: Callable[[bytes], None]) -> Transfer:
-        head, body = _MemoryStream(self._libraries), _MemoryStream(self._libraries)
+        head, body = _streams.head, _streams.body
         self._interrupt.raw = b"\0\0"
         self._error.value = b""
         self._set(_HEADERDATA, ctypes.c_void_p(head.file))
@@ -361,6 +394,10 @@ class MemoryHandle:
                     entry = entry.contents.next
                 chain.append(fields)
         return chain
+
+
+if _libraries is not None:
+    _streams = _ThreadStreams(_libraries)
 
 
 def has_memory_handles() -> bool:
