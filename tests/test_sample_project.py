@@ -14,6 +14,7 @@ import pytest
 from scrapy_threadpool.demosite import running
 
 from . import nginx
+from .parts import need
 
 PROJECT = Path(__file__).parent.parent / "sample_project"
 CRAWL = [sys.executable, "-m", "scrapy", "crawl", "-L", "INFO"]
@@ -83,3 +84,16 @@ def test_docs_are_followed_in_their_folder_only(tmp_path: Path) -> None:
     assert modules["title"].startswith("6. Modules")
     assert any(heading.startswith("6.4. Packages") for heading in modules["headings"])
     assert all(page["headings"] and page["links"] for page in pages)
+
+
+def test_rendered_books_come_through_browsers(tmp_path: Path) -> None:
+    pytest.importorskip("selenium")
+    need("chromium", "chromedriver")
+    with running() as site:
+        shelf = f"{site}/js/catalogue/category/books/travel_25/index.html"
+        books, log = crawl("rendered", shelf, tmp_path)
+    assert len({book["url"] for book in books}) == len(books) > 20
+    assert {book["category"] for book in books} == {"Travel"}
+    workers = [f"'threadpool/browser/pages/rendered-browser-worker-{n}'" for n in range(1, 5)]
+    assert all(worker in log for worker in workers), log
+    assert "'threadpool/pages/rendered-worker-1'" in log
