@@ -118,6 +118,8 @@ def summary(usage: Usage, settings: BaseSettings, threads_setting: str) -> str:
 
     :param threads_setting: the name of the setting with the number of workers.
     """
+    if not usage.tasks:
+        return f"{usage.size} workers had nothing to do: no request came to them"
     words = (
         f"{usage.size} workers did {usage.tasks} requests in {usage.seconds:.1f} s, "
         f"{usage.busy_mean:.1f} of them at a time and {usage.busy_peak} at most"
