@@ -106,13 +106,16 @@ class Ending:
 
     @property
     def messages(self) -> list[str]:
-        """What the engine said, and what anybody but us complained of; in order of the text."""
+        """What the engine said, and what anybody but us complained of; in order of the text.
+
+        Without the extension that says once a second that there is too little memory.
+        """
         _, _, log = self.result.log.partition("[scrapy.core.engine] INFO: Spider opened")
         lines = re.findall(r"\[(\S+)\] ([A-Z]+): (.*)", log)
         return sorted(
             f"{level} {text}"
             for logger, level, text in lines
-            if not logger.startswith("scrapy_threadpool")
+            if not logger.startswith(("scrapy_threadpool", "scrapy.extensions.memusage"))
             and (level != "INFO" or logger in ("scrapy.crawler", "scrapy.core.engine"))
         )
 
