@@ -89,16 +89,23 @@ from scrapy import Request, Spider
 class Endless(Spider):
     name = "endless"
 
+    number = 0
+
     async def start(self):
-        for number in range(1_000_000):
-            site = self.sites[number % len(self.sites)]
-            yield Request(f"{site}/random/{number}", self.parse, dont_filter=True)
+        for _ in range(100):
+            yield self.next_request()
+
+    def next_request(self):
+        self.number += 1
+        site = self.sites[self.number % len(self.sites)]
+        return Request(
+            f"{site}/random/{self.number}", self.parse, errback=self.parse, dont_filter=True
+        )
 
     def parse(self, response):
-        response.css("title::text").get()
-        if not getattr(self, "told", False):
-            self.told = True
+        if self.number == 150:
             self.logger.warning("under load")
+        yield self.next_request()
 """
 
 
@@ -166,7 +173,7 @@ def forced_ends(folder: Path, ends: int, seed: int = 1) -> list[tuple[int, float
             return result.returncode, time.monotonic() - began, result.log
 
         waits = [moments.uniform(0, 1) for _ in range(ends)]
-        with ThreadPoolExecutor(2) as executor:
+        with ThreadPoolExecutor(3) as executor:
             return list(executor.map(end, count(), waits))
 
 
