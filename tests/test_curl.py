@@ -4,71 +4,22 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scrapy import Request, Spider, signals
-from scrapy.crawler import Crawler
+from scrapy import Request, signals
 from scrapy.exceptions import StopDownload
-from scrapy.http import Response
-from scrapy.settings import Settings
 
 from scrapy_threadpool import _compat as exceptions
-from scrapy_threadpool.download import Download, DownloadRules
-from scrapy_threadpool.transports import curl
+from scrapy_threadpool.download import Download
 from scrapy_threadpool.transports.connections import Connection, IdleConnections
-from scrapy_threadpool.transports.libcurl import has_memory_handles
 
 from .certificates import make_certificate
+from .curl_client import Client, MakeClient
 from .nginx import free_port
 from .server import Received, Server, serve
-
-
-class Client:
-    """A curl transport outside of a crawl, used in the thread of the test."""
-
-    def __init__(self, settings: dict[str, Any]):
-        self.crawler = Crawler(Spider, Settings(settings))
-        self._shared = curl.CurlTransport.share(self.crawler, {})
-        self.transport = curl.CurlTransport.from_crawler(self.crawler, {}, self._shared)
-        self.rules = DownloadRules(self.crawler)
-
-    def fetch(self, url: str, **arguments: Any) -> Response:
-        request = Request(url, **arguments)
-        download = Download(request, self.rules, lambda function, *args: function(*args))
-        try:
-            response = download.finish(self.transport.fetch(request, download))
-        except StopDownload as stop:
-            response = download.stop(stop)
-        except exceptions.ResponseDataLossError as error:
-            response = download.lose(error)
-        response.request = request
-        return response
-
-
-MakeClient = Callable[..., Client]
-
-
-@pytest.fixture(params=["memory", "streaming"])
-def make_client(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[MakeClient]:
-    """Make clients with one kind of handle or the other."""
-    if request.param == "streaming":
-        monkeypatch.setattr(curl, "has_memory_handles", lambda: False)
-    elif not has_memory_handles():
-        pytest.skip("this system has no memory handles")
-    clients: list[Client] = []
-
-    def make(**settings: Any) -> Client:
-        clients.append(Client(settings))
-        return clients[-1]
-
-    yield make
-    for client in clients:
-        client.transport.close()
 
 
 @pytest.fixture
