@@ -13,7 +13,7 @@ from .libcurl import Handle
 
 
 class Connection:
-    """A libcurl handle with at most one connection, and what is known of that connection.
+    """A libcurl handle with at most one open connection, and what is known of it.
 
     Options are set only when they change: the handle keeps them from one transfer to the next.
     """
@@ -23,6 +23,7 @@ class Connection:
         self.ip_address: str | None = None
         self.certificate: bytes | None = None
         self.protocol: str | None = None
+        self._leads_to: Hashable = None
         self._options: dict[int, object] = {}
 
     def set(self, option: int, value: object) -> None:
@@ -38,7 +39,20 @@ class Connection:
         """Have the next :meth:`set` of *option* reach the handle, whatever was set before."""
         self._options.pop(option, None)
 
-    def has_unasked_input(self) -> bool:
+    def is_fit(self, place: Hashable) -> bool:
+        """Return whether the open connection, if there is one, can serve *place*.
+
+        A handle that served another place still has that connection, and libcurl does not see all
+        that two places differ in: it would use a tunnel that was opened with other credentials.
+        """
+        return self._leads_to == place and not self._has_unasked_input()
+
+    def note_transfer(self, place: Hashable) -> None:
+        """Note that a transfer to *place* has ended, and so whether its connection is kept."""
+        is_kept = self.handle.getinfo(pycurl.LASTSOCKET) >= 0
+        self._leads_to = place if is_kept else None
+
+    def _has_unasked_input(self) -> bool:
         """Return whether the server has sent something, or hung up, since the last transfer.
 
         libcurl looks for that itself, but not within a second of the last transfer, and would take

@@ -126,7 +126,8 @@ class CurlTransport(Transport):
         connection = self._running = idle.take(place)
         try:
             shared.prepare(connection, request, download, proxy)
-            return _transfer(connection, request, download)
+            connection.set(pycurl.FRESH_CONNECT, int(not connection.is_fit(place)))
+            return _transfer(connection, place, request, download)
         except _BadHeaderError as error:
             if not (self.asks_again and lenient.is_possible(request, proxy)):
                 raise
@@ -211,7 +212,6 @@ class Shared:
         """Set the options of *connection* that are different for each request."""
         set_option = connection.set
         set_option(pycurl.URL, _url(request))
-        set_option(pycurl.FRESH_CONNECT, int(connection.has_unasked_input()))
         set_option(pycurl.TIMEOUT_MS, max(1, int(download.timeout * 1000)))
         set_option(pycurl.MAXFILESIZE_LARGE, download.maxsize)
         _set_method(connection, request)
@@ -372,7 +372,9 @@ class _BadHeaderError(DownloadFailedError):
     """libcurl refuses a response for one line of its head."""
 
 
-def _transfer(connection: Connection, request: Request, download: Download) -> RawResponse:
+def _transfer(
+    connection: Connection, place: Hashable, request: Request, download: Download
+) -> RawResponse:
     """Run the transfer and return what came; raises Scrapy's exceptions."""
     handle = connection.handle
     started = monotonic()
@@ -385,6 +387,7 @@ def _transfer(connection: Connection, request: Request, download: Download) -> R
             )
 
     transfer = handle.transfer(download, on_head)
+    connection.note_transfer(place)
     _learn(connection)
     head = None if download.started else parse_head(transfer.head)
     if head and transfer.code:  # what came of it may be wanted nevertheless
