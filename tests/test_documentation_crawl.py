@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .crawling import ADDON, MODES, Crawl, crawl
+from .crawling import ADDON, MODES, Crawl, start
 from .nginx import Nginx, serve
 
 DOCUMENTATION = Path("/usr/share/doc/postgresql-doc-15/html")
@@ -90,18 +90,18 @@ def counts(done: Crawl) -> dict[str, int]:
 @pytest.mark.parametrize("mode", list(MODES))
 def test_same_items_and_stats_as_without(tmp_path: Path, site: Nginx, mode: str) -> None:
     settings = {**MODES[mode], "LOG_LEVEL": "WARNING", "CONCURRENT_REQUESTS_PER_DOMAIN": 16}
-    with_addon, without = (
-        crawl(
+    running = [
+        start(
             tmp_path / name,
             SPIDER,
             "docs",
             settings={**settings, **addon},
             http=site.http,
             https=site.https,
-            timeout=290,
         )
         for name, addon in (("with", ADDON), ("without", {}))
-    )
+    ]
+    with_addon, without = (one.finish(timeout=280) for one in running)
     assert with_addon.returncode == without.returncode == 0, with_addon.log + without.log
     found = sorted(with_addon.items, key=lambda item: item["url"])
     assert found == sorted(without.items, key=lambda item: item["url"])
