@@ -89,7 +89,7 @@ from scrapy import Request, Spider
 class Endless(Spider):
     name = "endless"
 
-    number = 0
+    number = pages = 0
 
     async def start(self):
         for _ in range(100):
@@ -103,7 +103,8 @@ class Endless(Spider):
         )
 
     def parse(self, response):
-        if self.number == 150:
+        self.pages += 1
+        if self.pages == 50:
             self.logger.warning("under load")
         yield self.next_request()
 """
@@ -173,7 +174,7 @@ def forced_ends(folder: Path, ends: int, seed: int = 1) -> list[tuple[int, float
             return result.returncode, time.monotonic() - began, result.log
 
         waits = [moments.uniform(0, 1) for _ in range(ends)]
-        with ThreadPoolExecutor(3) as executor:
+        with ThreadPoolExecutor(4) as executor:
             return list(executor.map(end, count(), waits))
 
 
