@@ -145,7 +145,7 @@ class CurlTransport(Transport):
         try:
             self._shared.prepare(connection, request, download, proxy)
             response = lenient.fetch(connection, request, download, deadline)
-            _learn(connection)
+            _learn(connection, request)
             return _mark_partial(_describe(response, connection), request)
         finally:
             self._running = None
@@ -172,7 +172,6 @@ class Shared:
         self.options = {**_FIXED_OPTIONS, **_tls_options(settings), **extra_options}
         self._http_version = get_setting(settings, "THREADPOOL_HTTP_VERSION")
         self._bind_address = settings.get("DOWNLOAD_BIND_ADDRESS")
-        self._proxy_encoding = settings.get("HTTPPROXY_AUTH_ENCODING", "latin-1")
         self.streaming = IdleConnections(self.make_streaming, MOST_IDLE)
         self.plain = self.streaming
         self._describes_tls = settings.getbool("DOWNLOADER_CLIENT_TLS_VERBOSE_LOGGING")
@@ -231,14 +230,18 @@ class Shared:
         connection.set(pycurl.INTERFACE, f"host!{host}" if host else None)
         connection.set(pycurl.LOCALPORT, port)
         connection.set(pycurl.PROXY, proxy or "")
-        authorization = request.headers.get(b"Proxy-Authorization") if proxy else None
+        lines: list[bytes] = []
+        credentials = None
         if proxy and proxy.startswith("socks"):
-            user, password = proxy_credentials(request, self._proxy_encoding)
-            connection.set(pycurl.PROXYUSERNAME, user)
-            connection.set(pycurl.PROXYPASSWORD, password)
-            authorization = None
-        line = [_header_line(b"Proxy-Authorization", authorization)] if authorization else None
-        connection.set(pycurl.PROXYHEADER, line)
+            credentials = proxy_credentials(request)
+        elif proxy:
+            lines = [b"Proxy-Connection:"]  # without it, libcurl sends one
+            if authorization := request.headers.get(b"Proxy-Authorization"):
+                lines.append(_header_line(b"Proxy-Authorization", authorization))
+        user, password = credentials or (None, None)
+        connection.set(pycurl.PROXYUSERNAME, user)
+        connection.set(pycurl.PROXYPASSWORD, password)
+        connection.set(pycurl.PROXYHEADER, lines or None)
 
     def _make_plain(self) -> Connection:
         return self.make(MemoryHandle())

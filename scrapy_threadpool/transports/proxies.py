@@ -26,16 +26,18 @@ def proxy_url(request: Request) -> str | None:
     return str(proxy)
 
 
-def proxy_credentials(request: Request, encoding: str) -> tuple[str | None, str | None]:
-    """Return user and password of the ``Proxy-Authorization`` header of *request*.
+def proxy_credentials(request: Request) -> tuple[bytes, bytes] | None:
+    """Return user and password of the ``Proxy-Authorization`` header of *request*, if it has one.
+
+    They are encoded as ``HTTPPROXY_AUTH_ENCODING`` says.
 
     :raises ValueError: the header is of another kind than Basic.
     """
     authorization = request.headers.get(b"Proxy-Authorization")
     if not authorization:
-        return None, None
+        return None
     kind, _, token = authorization.partition(b" ")
     if kind.lower() != b"basic":
         raise ValueError(f"this proxy takes a user and a password, not {kind.decode()!r}")
-    user, _, password = base64.b64decode(token).decode(encoding).partition(":")
+    user, _, password = base64.b64decode(token).partition(b":")
     return user, password

@@ -130,14 +130,13 @@ class RequestsTransport(Transport):
 
     def _proxy(self, request: Request) -> str | None:
         proxy = proxy_url(request)
-        if proxy is None or b"Proxy-Authorization" not in request.headers:
+        if proxy is None or (credentials := proxy_credentials(request)) is None:
             return proxy
         parts = urlsplit(proxy)
         # Requests makes Latin-1 of it, and so the bytes in the header again.
         encoding = self._proxy_encoding if proxy.startswith("socks") else "latin-1"
-        user, password = proxy_credentials(request, encoding)
-        credentials = f"{quote(user or '', safe='')}:{quote(password or '', safe='')}"
-        return parts._replace(netloc=f"{credentials}@{parts.netloc}").geturl()
+        user, password = (quote(value.decode(encoding), safe="") for value in credentials)
+        return parts._replace(netloc=f"{user}:{password}@{parts.netloc}").geturl()
 
     def interrupt(self) -> None:
         self._interrupted = True
