@@ -391,7 +391,7 @@ def _transfer(
 
     transfer = handle.transfer(download, on_head)
     connection.note_transfer(place)
-    _learn(connection)
+    _learn(connection, request)
     head = None if download.started else parse_head(transfer.head)
     if head and transfer.code:  # what came of it may be wanted nevertheless
         on_head(transfer.head)
@@ -412,13 +412,15 @@ def _transfer(
     return _mark_partial(response, request)
 
 
-def _learn(connection: Connection) -> None:
+def _learn(connection: Connection, request: Request) -> None:
     """Note whom a new connection leads to; later transfers on it no longer say."""
     handle = connection.handle
     if not handle.getinfo(pycurl.NUM_CONNECTS):
         return
     connection.ip_address = handle.getinfo(pycurl.PRIMARY_IP) or None
     connection.certificate = None
+    if request.url.startswith("http:"):  # what libcurl says of TLS is about the proxy
+        return
     for name, value in (chain := handle.getinfo(pycurl.INFO_CERTINFO)) and chain[0]:
         if name == "Cert":
             connection.certificate = ssl.PEM_cert_to_DER_cert(value.strip())
