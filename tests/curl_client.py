@@ -1,4 +1,4 @@
-"""The curl transport outside of a crawl."""
+"""The curl transport, or another, outside of a crawl."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,16 +11,16 @@ from scrapy.settings import Settings
 
 from scrapy_threadpool import _compat as exceptions
 from scrapy_threadpool.download import Download, DownloadRules
-from scrapy_threadpool.transports import curl
+from scrapy_threadpool.transports import Transport, curl
 
 
 class Client:
-    """A curl transport outside of a crawl, used in the thread of the test."""
+    """A transport outside of a crawl, used in the thread of the test."""
 
-    def __init__(self, settings: dict[str, Any]):
+    def __init__(self, settings: dict[str, Any], transport: type[Transport] = curl.CurlTransport):
         self.crawler = Crawler(Spider, Settings(settings))
-        self._shared = curl.CurlTransport.share(self.crawler, {})
-        self.transport = curl.CurlTransport.from_crawler(self.crawler, {}, self._shared)
+        self._shared = transport.share(self.crawler, {})
+        self.transport = transport.from_crawler(self.crawler, {}, self._shared)
         self.rules = DownloadRules(self.crawler)
 
     def fetch(self, url: str, **arguments: Any) -> Response:

@@ -10,7 +10,7 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_threadpool.transports import load_transport
 
-from . import tls_server
+from . import raw_server, tls_server
 from .crawling import ADDON, crawl
 from .fetching import fetch
 from .tls_server import Client, TLSServer
@@ -184,6 +184,26 @@ def test_what_fails_says_why(tmp_path: Path) -> None:
     for item, (_, error, words) in zip(items, expected, strict=True):
         assert item["error"] == error, item
         assert words in item["message"], item
+
+
+def test_a_proxy_gets_the_credentials_and_the_site_does_not(tmp_path: Path) -> None:
+    with raw_server.serve(lambda path: raw_server.respond(body=b"from the proxy")) as server:
+        address = server.url.replace("//", "//me:p%C3%A4ssword%3A%2F%40@")
+        requests = [
+            {"url": f"{scheme}://site.invalid/page", "meta": {"proxy": address}}
+            for scheme in ("http", "https")
+        ]
+        settings = {**IMPERSONATE, "HTTPPROXY_AUTH_ENCODING": "utf-8"}
+        items, _ = fetch(tmp_path, requests, settings)
+        plain, tunnel = (
+            next(head for head in server.heads if head.startswith(word))
+            for word in (b"GET http://site.invalid/page ", b"CONNECT site.invalid:443 ")
+        )
+    credentials = b"Proxy-Authorization: Basic bWU6cMOkc3N3b3JkOi9A\r\n"
+    assert plain.count(credentials) == tunnel.count(credentials) == 1
+    assert b"sec-ch-ua" in plain
+    assert b"sec-ch-ua" not in tunnel
+    assert items[0]["body"] == "from the proxy"
 
 
 def test_arguments_and_options_change_the_fingerprint(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -101,11 +100,13 @@ class RequestsTransport(Transport):
         try:
             _receive_head(response, download, monotonic() - started)
             for piece in _pieces(response.raw):
-                if self._interrupted:
-                    raise DownloadCancelledError("interrupted")
-                if monotonic() > deadline:
-                    raise _timeout(request, download)
+                if self._interrupted or monotonic() > deadline:
+                    break
                 download.bytes_received(piece)
+            if self._interrupted:  # which looks like the end of a body that has no length
+                raise DownloadCancelledError("interrupted")
+            if monotonic() > deadline:
+                raise _timeout(request, download)
             return download.response()
         except HTTPError as error:
             if self._interrupted:
@@ -140,12 +141,10 @@ class RequestsTransport(Transport):
 
     def interrupt(self) -> None:
         self._interrupted = True
-        response = self._response
-        connection = getattr(getattr(response, "raw", None), "connection", None)
-        sock = getattr(connection, "sock", None)
-        if sock is not None:
-            with suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)  # a read that waits for bytes ends
+        shutdown = getattr(getattr(self._response, "raw", None), "shutdown", None)
+        if shutdown is not None:
+            with suppress(OSError, RuntimeError, ValueError):
+                shutdown()  # a read that waits for bytes ends
 
     def close(self) -> None:
         self._session.close()
