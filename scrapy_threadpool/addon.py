@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from scrapy.utils.misc import load_object
 
 from . import settings as our_settings
-from .handler import ThreadPoolDownloadHandler
-from .transports import load_transport
+from .handler import ThreadPoolDownloadHandler, check_settings
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
@@ -40,7 +39,7 @@ class Addon:
         :raises ValueError: a setting of this package has a value that is not allowed.
         """
         try:
-            _check(settings)
+            check_settings(settings)
         except ValueError as error:
             raise _WrongSettingError(str(error)) from None
 
@@ -49,7 +48,7 @@ class Addon:
 
         :raises ValueError: a setting of this package has a value that is not allowed.
         """
-        _check(settings)
+        check_settings(settings)
         for scheme in ("http", "https"):
             self._set_handler(settings, scheme)
         if settings.getpriority("CONCURRENT_REQUESTS") == 0:
@@ -80,16 +79,6 @@ class Addon:
                 scheme,
                 chosen,
             )
-
-
-def _check(settings: BaseSettings) -> None:
-    our_settings.check(settings)
-    for transport in our_settings.transports(settings).values():
-        try:
-            load_transport(transport.transport)
-        except ValueError as error:
-            setting = our_settings.name_of(settings, transport.name, "transport")
-            raise ValueError(f"{setting}: {error}") from error
 
 
 def _is_ours(handler: object) -> bool:

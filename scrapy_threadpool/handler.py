@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from typing import TYPE_CHECKING, Any, ClassVar
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from scrapy import signals
 from scrapy.exceptions import StopDownload
@@ -20,11 +20,13 @@ from .diagnostics import summary
 from .download import DownloadRules
 from .settings import DEFAULT_TRANSPORT
 from .transport_pool import TransportPool, request_download
+from .transports import load_transport
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
+    from scrapy.settings import BaseSettings
     from typing_extensions import Self
 
     from .download import Download
@@ -34,6 +36,10 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between two looks at whether a worker is stuck, or a download no longer waited for
 _WATCH_INTERVAL = 0.25
+
+
+# Crawlers that are closed because of a wrong setting
+_refused: WeakSet[Crawler] = WeakSet()
 
 
 class ThreadPoolDownloadHandler:
@@ -47,7 +53,11 @@ class ThreadPoolDownloadHandler:
     lazy = False
 
     def __init__(self, crawler: Crawler):
-        self._pools = _Pools.acquire(crawler)
+        try:
+            self._pools = _Pools.acquire(crawler)
+        except ValueError as error:
+            _refuse(crawler, error)
+            raise
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -107,7 +117,7 @@ class _Pools:
         return [] if pools is None else list(pools._by_name.values())
 
     def __init__(self, crawler: Crawler):
-        settings.check(crawler.settings)
+        check_settings(crawler.settings)
         self._users = 0
         self._crawler = crawler
         rules = DownloadRules(crawler)
@@ -120,9 +130,10 @@ class _Pools:
                     crawler, entry, rules, f"{spider.name}-{infix}worker", self._check_stuck
                 )
             except ValueError as error:
-                raise ValueError(
-                    f"{settings.name_of(crawler.settings, name, 'transport')}: {error}"
-                ) from error
+                if not entry.options:  # then it is about a setting, and names that
+                    raise
+                where = settings.name_of(crawler.settings, name, "transport")
+                raise ValueError(f"{where}: {error}") from error
             self._by_name[name] = pool
         self._most_stuck = settings.get(crawler.settings, "THREADPOOL_MAX_STUCK_WORKERS")
         if self._most_stuck is None:
@@ -210,6 +221,35 @@ class _Pools:
             pool.stop()
         for pool in self._by_name.values():
             await pool.close()
+
+
+def check_settings(crawler_settings: BaseSettings) -> None:
+    """Refuse a wrong value of any setting of this package, and a transport that is not to be had.
+
+    :raises ValueError: naming the setting, the value and what is allowed.
+    """
+    settings.check(crawler_settings)
+    for entry in settings.transports(crawler_settings).values():
+        try:
+            load_transport(entry.transport)
+        except ValueError as error:
+            where = settings.name_of(crawler_settings, entry.name, "transport")
+            raise ValueError(f"{where}: {error}") from error
+
+
+def _refuse(crawler: Crawler, error: ValueError) -> None:
+    """Close the spider at once: Scrapy goes on without a handler that cannot be made."""
+    if crawler in _refused:  # by the handler of the other scheme
+        return
+    _refused.add(crawler)
+
+    async def close() -> None:
+        engine: Any = crawler.engine
+        if engine.spider is not None:
+            logger.error("%s", error)
+            await engine.close_spider_async(reason="threadpool_wrong_setting")
+
+    crawler.signals.connect(close, signals.engine_started, weak=False)
 
 
 def workers(crawler: Crawler) -> list[WorkerState]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from typing_extensions import Self
 
-#: Bytes of a body from which on the hand-over costs less than it saves
-_WORTH_IT = 8_000
+#: Bytes from which on the hand-over costs less than it saves, of HTML and of a compressed body
+_WORTH_IT, _WORTH_IT_COMPRESSED = 16_000, 4_000
 #: Threads at it at once: most of the work needs no GIL, so as many as the cores can use
 _THREADS = max(2, min(4, os.cpu_count() or 2))
 
@@ -73,9 +74,12 @@ class PageProcessingMiddleware(HttpCompressionMiddleware):
 
 
 def _worth_it(request: Request, response: Response) -> bool:
-    if request.method == "HEAD" or len(response.body) < _WORTH_IT:
+    if request.method == "HEAD":
         return False
-    return b"Content-Encoding" in response.headers or isinstance(response, HtmlResponse)
+    size = len(response.body)
+    if b"Content-Encoding" in response.headers:
+        return size >= _WORTH_IT_COMPRESSED
+    return size >= _WORTH_IT and isinstance(response, HtmlResponse)
 
 
 def _process(
@@ -83,7 +87,8 @@ def _process(
 ) -> Request | Response:
     processed = HttpCompressionMiddleware.process_response(decoder, request, response)
     if isinstance(processed, HtmlResponse):
-        processed.selector  # noqa: B018 (a cached property: callbacks find it built)
+        with suppress(Exception):  # it is for the callback to stumble over, if it asks at all
+            processed.selector  # noqa: B018 (a cached property: callbacks find it built)
     return processed
 
 

@@ -9,7 +9,7 @@ from scrapy.settings import Settings
 
 from scrapy_threadpool import Addon, ThreadPoolDownloadHandler
 
-from .crawling import ADDON, crawl
+from .crawling import ADDON, MODES, crawl
 from .server import serve
 
 OURS = "scrapy_threadpool.ThreadPoolDownloadHandler"
@@ -150,3 +150,14 @@ def test_a_handler_of_the_user_downloads(tmp_path: Path) -> None:
         done = crawl(tmp_path, SPIDER, settings=settings, url=server.url)
     assert done.items == [{"worker": None}], done.log
     assert "http requests are not downloaded by worker threads" in done.log
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_wrong_setting_of_scrapy_closes_the_spider(tmp_path: Path, mode: str) -> None:
+    """Scrapy would go on without the handler, and fail each request."""
+    settings = {**ADDON, **MODES[mode], "DOWNLOAD_TLS_MIN_VERSION": "SSLv3"}
+    result = crawl(tmp_path, SPIDER, settings=settings, url="http://127.0.0.1:9")
+    message = "ERROR: Unknown DOWNLOAD_TLS_MIN_VERSION value: SSLv3; it must be one of TLSv1.0"
+    assert result.log.count(message) == 1
+    assert result.stats["finish_reason"] == "threadpool_wrong_setting"
+    assert "downloader/request_count" not in result.stats
