@@ -125,6 +125,7 @@ def _options(settings: BrowserSettings, proxy: str | None, folder: str) -> Chrom
     options.accept_insecure_certs = not settings.verify
     options.unhandled_prompt_behavior = "dismiss"
     options.set_capability("goog:loggingPrefs", {"performance": "ALL"})
+    options.add_experimental_option("perfLoggingPrefs", {"enablePage": False})
     arguments = [f"--user-data-dir={folder}", "--disable-dev-shm-usage", "--disable-gpu"]
     if settings.headless:
         arguments.append("--headless=new")

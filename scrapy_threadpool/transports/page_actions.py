@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from selenium.webdriver.remote.webdriver import WebDriver
 
-_POLL = 0.05
+_POLL = 0.1  # seconds; each look costs a few milliseconds of CPU
 
 
 def run_actions(driver: WebDriver, request: Request, time_left: Callable[[], float]) -> None:
