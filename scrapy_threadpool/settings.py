@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import pycurl
+
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
@@ -184,6 +186,13 @@ def name_of(settings: BaseSettings, transport: str, key: str) -> str:
     return {"threads": "NUMBER_OF_THREADS", "transport": "THREADPOOL_TRANSPORT"}[key]
 
 
+def http_versions() -> list[str]:
+    """Return the HTTP versions that the installed libcurl speaks."""
+    features = pycurl.version_info()[4]
+    needed = {"1.1": 0, "2": pycurl.VERSION_HTTP2, "3": pycurl.VERSION_HTTP3}
+    return [version for version, feature in needed.items() if features & feature == feature]
+
+
 def check(settings: BaseSettings) -> None:
     """Refuse a wrong value of any setting of this package.
 
@@ -191,6 +200,13 @@ def check(settings: BaseSettings) -> None:
     """
     for name in SETTINGS:
         get(settings, name)
+    version, spoken = get(settings, "THREADPOOL_HTTP_VERSION"), http_versions()
+    if version not in spoken:
+        libcurl = pycurl.version.split()[1]
+        raise ValueError(
+            f"THREADPOOL_HTTP_VERSION must be one of {', '.join(spoken)} with {libcurl}, "
+            f"not {version!r}"
+        )
     for name in settings:
         if str(name).startswith("THREADPOOL_") and name not in SETTINGS:
             raise ValueError(f"{name} is no setting; there are {', '.join(SETTINGS)}")

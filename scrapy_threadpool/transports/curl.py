@@ -26,6 +26,7 @@ from .._compat import (
 )
 from ..download import RawResponse, expected_size
 from ..settings import get as get_setting
+from ..settings import http_versions
 from . import keylog, lenient
 from .base import Transport
 from .connections import Connection, IdleConnections
@@ -171,6 +172,7 @@ class Shared:
         keylog.follow_environment()
         self.options = {**_FIXED_OPTIONS, **_tls_options(settings), **extra_options}
         self._http_version = get_setting(settings, "THREADPOOL_HTTP_VERSION")
+        self._http_versions = http_versions()
         self._bind_address = settings.get("DOWNLOAD_BIND_ADDRESS")
         self.streaming = IdleConnections(self.make_streaming, MOST_IDLE)
         self.plain = self.streaming
@@ -201,7 +203,7 @@ class Shared:
         meta = request.meta
         url = urlsplit(request.url)
         bind = meta.get("bindaddress") or self._bind_address
-        version = meta.get("http_version", self._http_version)
+        version = str(meta.get("http_version", self._http_version))
         credentials = request.headers.get(b"Proxy-Authorization") if proxy else None
         return (url.scheme, url.hostname, url.port, proxy, credentials, str(bind), version)
 
@@ -219,12 +221,10 @@ class Shared:
 
     def _set_route(self, connection: Connection, request: Request, proxy: str | None) -> None:
         version = request.meta.get("http_version", self._http_version)
-        try:
-            connection.set(pycurl.HTTP_VERSION, _HTTP_VERSIONS[version])
-        except KeyError:
-            raise ValueError(
-                f"http_version must be one of {', '.join(_HTTP_VERSIONS)}, not {version!r}"
-            ) from None
+        if str(version) not in self._http_versions:
+            allowed = ", ".join(self._http_versions)
+            raise ValueError(f"http_version must be one of {allowed}, not {version!r}")
+        connection.set(pycurl.HTTP_VERSION, _HTTP_VERSIONS[str(version)])
         bind = request.meta.get("bindaddress") or self._bind_address
         host, port = (bind, 0) if isinstance(bind, str) or not bind else bind
         connection.set(pycurl.INTERFACE, f"host!{host}" if host else None)
