@@ -25,7 +25,8 @@ from curl_cffi.requests.utils import set_akamai_options, set_extra_fp, set_ja3_o
 
 from ..settings import get as get_setting
 from .connections import Connection, IdleConnections
-from .curl import MOST_IDLE, CurlTransport, Shared, header_lines
+from .curl import MOST_IDLE, CurlTransport, Shared
+from .curl_options import header_lines
 from .libcurl import Incoming, Transfer
 from .own_headers import own_headers
 
