@@ -10,7 +10,7 @@ from pathlib import Path
 from .nginx import free_port, wait_for_port
 from .parts import need
 
-# What a page says: the version of the request, and the port that it came from
+# What a page says: the version of the request, the port and the address that it came from, and TLS
 _CONFIGURATION = """
 {{
   admin off
@@ -22,7 +22,7 @@ _CONFIGURATION = """
   }}
 }}
 http://127.0.0.1:{http_port} {{
-  respond "{{http.request.proto}} {{http.request.remote.port}}"
+  respond "{{http.request.proto}} {{http.request.remote.port}} {{http.request.remote.host}}"
 }}
 https://localhost:{https_port}, https://127.0.0.1:{https_port} {{
   tls {certificate} {key}
@@ -33,7 +33,8 @@ https://localhost:{https_port}, https://127.0.0.1:{https_port} {{
     root * {folder}
     file_server
   }}
-  respond "{{http.request.proto}} {{http.request.remote.port}}"
+  respond "{{http.request.proto}} {{http.request.remote.port}} {{http.request.remote.host}} \
+{{http.request.tls.version}} {{http.request.tls.cipher_suite}}"
 }}
 """
 

@@ -29,13 +29,17 @@ def respond(*headers: str, body: bytes = b"", status: str = "200 OK") -> bytes:
 
 
 @contextmanager
-def serve(answer: Callable[[str], bytes | Iterable[bytes]]) -> Iterator[RawServer]:
+def serve(
+    answer: Callable[[str], bytes | Iterable[bytes]], address: str = "127.0.0.1"
+) -> Iterator[RawServer]:
     """Serve while the block runs. *answer* gives the bytes for a path.
 
     From an iterable of pieces they are sent one by one, and then the connection is closed.
     """
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = RawServer(f"http://127.0.0.1:{listener.getsockname()[1]}")
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, 0), family=family) as listener:
+        host = f"[{address}]" if ":" in address else address
+        server = RawServer(f"http://{host}:{listener.getsockname()[1]}")
 
         def handle(connection: socket.socket) -> None:
             with connection, connection.makefile("rb") as reader, suppress(OSError):

@@ -13,11 +13,14 @@ from scrapy.settings import Settings
 from scrapy_threadpool import Addon
 from scrapy_threadpool import _compat as exceptions
 from scrapy_threadpool import settings as our_settings
+from scrapy_threadpool.transports.curl import CurlTransport
 
 from . import proxies
 from .caddy import Caddy, serve
 from .curl_client import Client, MakeClient
 from .fetching import fetch
+
+_HAPPY_EYEBALLS_TIMEOUT_MS = 271  # pycurl has no name for it
 
 VERSIONS = {"1.1": "HTTP/1.1", "2": "HTTP/2", "3": "HTTP/3"}
 SERVED = {"HTTP/1.1": "HTTP/1.1", "HTTP/2.0": "HTTP/2", "HTTP/3.0": "HTTP/3"}
@@ -36,6 +39,13 @@ def caddy(
     (folder / "file" / "large").write_bytes(bytes(range(256)) * 4000)
     with serve(folder, *localhost) as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have libcurl wait for HTTP/3 on a busy machine, too, before it tries what is older."""
+    patience = {_HAPPY_EYEBALLS_TIMEOUT_MS: 10_000}
+    monkeypatch.setattr(CurlTransport, "extra_options", patience)
 
 
 @pytest.fixture
@@ -171,13 +181,25 @@ def test_no_version_goes_past_a_proxy(
         assert versions(response) == (expected, expected)
 
 
+PATIENT = f"""
+from scrapy_threadpool.transports.curl import CurlTransport
+
+class Patient(CurlTransport):
+    extra_options = {{{_HAPPY_EYEBALLS_TIMEOUT_MS}: 10_000}}
+"""
+
+
 def test_in_a_crawl(caddy: Caddy, tmp_path: Path) -> None:
     requests: list[dict[str, Any]] = [
         {"url": caddy.https},
         *({"url": caddy.https, "meta": {"http_version": version}} for version in VERSIONS),
         {"url": caddy.https, "meta": {"http_version": "4"}},
     ]
-    *outcomes, wrong = fetch(tmp_path, requests, {"THREADPOOL_HTTP_VERSION": "3"})[0]
+    settings = {
+        "THREADPOOL_HTTP_VERSION": "3",
+        "THREADPOOL_TRANSPORT": "spider_under_test.Patient",
+    }
+    *outcomes, wrong = fetch(tmp_path, requests, settings, source=PATIENT)[0]
     protocols = [outcome["protocol"] for outcome in outcomes]
     assert protocols == ["HTTP/3", "HTTP/1.1", "HTTP/2", "HTTP/3"]
     assert "http_version must be one of 1.1, 2, 3, not '4'" in wrong["message"]
