@@ -27,6 +27,7 @@ from .raw_server import respond
 pytest.importorskip("selenium")
 need("chromium", "chromedriver")
 
+PATIENCE = 110  # seconds for a crawl: browsers are slow where much else is going on
 HTML = "Content-Type: text/html; charset=iso-8859-1"
 
 
@@ -106,7 +107,7 @@ def test_pages_come_as_the_browser_shows_them(tmp_path: Path, temporary: Path) -
         ]
         settings = {**browsers(1), "CONCURRENT_REQUESTS": 1}
         items, crawled = fetch(
-            tmp_path / "crawl", requests, settings, env={"TMPDIR": str(temporary)}
+            tmp_path / "crawl", requests, settings, env={"TMPDIR": str(temporary)}, timeout=PATIENCE
         )
         sent = dict(server.headers("/headers"))
         last = dict(server.headers("/last"))
@@ -153,7 +154,11 @@ def test_every_body_belongs_to_its_url(tmp_path: Path, temporary: Path) -> None:
             for number in range(16)
         ]
         items, crawled = fetch(
-            tmp_path / "crawl", requests, browsers(2), env={"TMPDIR": str(temporary)}
+            tmp_path / "crawl",
+            requests,
+            browsers(2),
+            env={"TMPDIR": str(temporary)},
+            timeout=PATIENCE,
         )
     for item in items:
         assert f"<p>/{item['number']}</p>" in item["body"]
@@ -209,6 +214,7 @@ addEventListener("scroll", () => add("scrolled"), {once: true})
             "actions",
             settings={**ADDON, **browsers(1), "CONCURRENT_REQUESTS": 1},
             env={"TMPDIR": str(temporary)},
+            timeout=PATIENCE,
             url=server.url,
         )
     first, second, unknown, short, never = sorted(result.items, key=lambda item: item["url"])
@@ -261,6 +267,7 @@ class DeathSpider(Spider):
             "death",
             settings={**ADDON, **browsers(1), "CONCURRENT_REQUESTS": 1},
             env={"TMPDIR": str(temporary)},
+            timeout=PATIENCE,
             url=server.url,
         )
     items = {item["path"]: item for item in result.items}
@@ -324,7 +331,9 @@ def test_pages_go_through_the_proxy_of_their_request(tmp_path: Path, temporary: 
             {"url": "http://site.invalid/d", "meta": {"proxy": proxy.url.replace("//", "//a:b@")}},
         ]
         settings = {**browsers(1), "CONCURRENT_REQUESTS": 1}
-        items, _ = fetch(tmp_path / "crawl", requests, settings, env={"TMPDIR": str(temporary)})
+        items, _ = fetch(
+            tmp_path / "crawl", requests, settings, env={"TMPDIR": str(temporary)}, timeout=PATIENCE
+        )
     assert "proxy" in items[0]["body"]
     assert "proxy" in items[1]["body"]
     assert items[2]["error"] == "DownloadConnectionRefusedError"
