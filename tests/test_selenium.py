@@ -185,7 +185,9 @@ class ActionsSpider(Spider):
         yield Request(self.url, meta={"actions": actions})
         yield Request(self.url + "?2", meta={"actions": hello})
         for number, action in enumerate([("dance",), ("click",), ("wait", "#never")]):
-            meta = {"actions": [action], "download_timeout": 3, "max_retry_times": 0}
+            meta = {"actions": [action], "max_retry_times": 0}
+            if number == 2:
+                meta["download_timeout"] = 6
             yield Request(f"{self.url}?e{number}", meta=meta, errback=self.failed)
 
     def parse(self, response):
