@@ -263,7 +263,8 @@ class _MemoryStream:
         self._libraries.free(self._data)
 
     def __del__(self) -> None:
-        if self.file:
+        # At the interpreter's end, a thread may still be in a transfer that writes here.
+        if self.file and not sys.is_finalizing():
             self._close()
 
 
