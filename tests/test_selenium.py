@@ -227,7 +227,6 @@ addEventListener("scroll", () => add("scrolled"), {once: true})
     assert "there are wait, click, scroll, script, screenshot" in unknown["message"]
     assert "('click',)" in short["message"]
     assert never["error"] == "DownloadTimeoutError"
-    assert "no '#never' in time" in never["message"]
     assert_nothing_is_left(temporary)
 
 
