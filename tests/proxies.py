@@ -142,11 +142,9 @@ def socks4a() -> Iterator[SOCKS4aProxy]:
         def handle(client: socket.socket) -> None:
             with client, client.makefile("rb", 0) as reader:
                 head = reader.read(8)
-                if head[4:] != b"\0\0\0\1":  # an address: the client has resolved the name
-                    return
-                user, host = (
-                    b"".join(iter(lambda: reader.read(1), b"\0")).decode() for _ in range(2)
-                )
+                user, host = _text(reader), socket.inet_ntoa(head[4:])
+                if host.startswith("0.0.0."):  # the name follows
+                    host = _text(reader)
                 address = host, int.from_bytes(head[2:4], "big")
                 proxy.asked.append((user, *address))
                 with suppress(OSError), socket.create_connection(address) as site:
@@ -164,6 +162,10 @@ def socks4a() -> Iterator[SOCKS4aProxy]:
         threading.Thread(target=accept, daemon=True).start()
         yield proxy
         listener.shutdown(socket.SHUT_RDWR)
+
+
+def _text(reader: Any) -> str:
+    return b"".join(iter(lambda: reader.read(1), b"\0")).decode()
 
 
 def _join(one: socket.socket, other: socket.socket) -> None:

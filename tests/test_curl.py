@@ -217,6 +217,22 @@ def test_targets(client: Client, server: Server, path: str, target: str) -> None
     assert response.url == response.request.url.partition("#")[0]
 
 
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        ("/%7eme/%2f?%c3%A9|", "/%7eme/%2f?%c3%A9|"),
+        ("/a/../b?", "/a/../b?"),
+        ("/%7e?#fragment", "/%7e?"),
+        ("", "/"),
+        ("?q=%7e", "/?q=%7e"),
+    ],
+)
+def test_verbatim_targets(client: Client, server: Server, path: str, target: str) -> None:
+    client.fetch(server.url + path, meta={"verbatim_url": True})
+    client.fetch(f"{server.url}/next")
+    assert [one.target for one in server.received] == [target, "/next"]
+
+
 @pytest.mark.parametrize("user", ["user:pass@", "user@", ":pass@", "a%40b:c@"])
 def test_credentials_in_the_url_are_not_sent(client: Client, server: Server, user: str) -> None:
     url = server.url.replace("://", f"://{user}")

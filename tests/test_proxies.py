@@ -123,6 +123,14 @@ def test_open_proxies(client: Client, network: Network, scheme: str, site: str) 
     assert str(response.ip_address) == "127.0.0.1"
 
 
+@pytest.mark.parametrize("scheme", ["HTTP://", "Socks5h://", ""])
+def test_ways_to_write_the_scheme(client: Client, network: Network, scheme: str) -> None:
+    route = network.routes["socks5h" if scheme.startswith("S") else "http"]
+    for site in SITES:
+        url = f"{network.site(site)}/echo"
+        assert through(client, f"{scheme}127.0.0.1:{route.port}", url).status == 200
+
+
 @pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize("scheme", CLOSED)
 def test_credentials(client: Client, network: Network, scheme: str, site: str) -> None:
@@ -339,6 +347,16 @@ def test_an_http_proxy_gets_no_header_of_the_library_with_connect(
             ("Host", "example.com:443"),
             *([("Proxy-Authorization", AUTHORIZATION)] if user else []),
         ]
+
+
+def test_verbatim_targets(client: Client, network: Network) -> None:
+    with raw_server.serve(lambda target: raw_server.respond()) as proxy:
+        through(client, proxy.url, "http://example.com/%7e?a=%2f", verbatim_url=True)
+        assert proxy.heads[0].startswith(b"GET http://example.com/%7e?a=%2f HTTP/1.1\r\n")
+    for scheme in OPEN:
+        url = f"{network.site('https')}/echo/%7e?"
+        response = through(client, network.routes[scheme].url(), url, verbatim_url=True)
+        assert json.loads(response.body)["target"] == "/echo/%7e?"
 
 
 # In a crawl

@@ -22,6 +22,7 @@ from .curl_options import (
     header_line,
     header_lines,
     set_method,
+    target_of,
     tls_options,
     url_of,
 )
@@ -170,7 +171,9 @@ class Shared:
     ) -> None:
         """Set the options of *connection* that are different for each request."""
         set_option = connection.set
-        set_option(pycurl.URL, url_of(request))
+        url = url_of(request)
+        set_option(pycurl.URL, url)
+        set_option(pycurl.REQUEST_TARGET, target_of(url, proxy))
         set_option(pycurl.TIMEOUT_MS, max(1, int(download.timeout * 1000)))
         set_option(pycurl.MAXFILESIZE_LARGE, download.maxsize)
         set_method(connection, request)

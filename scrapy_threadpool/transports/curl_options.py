@@ -6,7 +6,7 @@ import re
 import ssl
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urldefrag, urlsplit
+from urllib.parse import urlsplit
 
 import pycurl
 
@@ -87,11 +87,19 @@ def _tls_version(settings: Any, name: str, which: int, default: int) -> int:
 
 
 def url_of(request: Request) -> str:
-    url = urldefrag(request.url)[0]
+    url = request.url.partition("#")[0]
     if "@" in url:  # libcurl would make credentials of what stands before it in the host part
         parts = urlsplit(url)
         url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     return url
+
+
+def target_of(url: str, proxy: str | None) -> bytes:
+    """Return what to ask for, byte for byte: libcurl would write escapes in upper case."""
+    if proxy and proxy.startswith("http") and url.startswith("http:"):
+        return url.encode()
+    target = url.partition("://")[2][len(urlsplit(url).netloc) :]
+    return (target if target.startswith("/") else f"/{target}").encode()
 
 
 def set_method(connection: Connection, request: Request) -> None:

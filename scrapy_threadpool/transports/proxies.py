@@ -19,11 +19,11 @@ def proxy_url(request: Request) -> str | None:
     proxy = request.meta.get("proxy")
     if not proxy:
         return None
-    proxy = add_http_if_no_scheme(proxy)
-    parts = urlsplit(proxy)
+    parts = urlsplit(add_http_if_no_scheme(proxy))
+    address = parts.netloc
     if parts.port is None and parts.scheme in _PORTS:  # clients have defaults of their own
-        proxy = f"{parts.scheme}://{parts.netloc}:{_PORTS[parts.scheme]}"
-    return str(proxy)
+        address = f"{address}:{_PORTS[parts.scheme]}"
+    return f"{parts.scheme}://{address}"
 
 
 def proxy_credentials(request: Request) -> tuple[bytes, bytes] | None:
