@@ -33,7 +33,7 @@ def describe() -> dict[str, str]:
     return {
         "date": datetime.date.today().isoformat(),
         "processor": f"{_processor()}, {os.cpu_count()} cores, shared with the server",
-        "system": platform.platform(),
+        "system": f"{platform.system()} {platform.release().split('-')[0]}",
         "Python": platform.python_version(),
         "nginx": nginx.strip().rpartition("/")[2],
         "libcurl": _libcurl(),

@@ -142,7 +142,7 @@ def _bottleneck(usage: Usage, settings: BaseSettings, threads_setting: str) -> s
         mean = usage.queue_wait_total / usage.tasks
         return f"requests waited {mean:.2f} s for a worker on average: raise {threads_setting}"
     if usage.busy_peak == usage.size:
-        return "that fits"
+        return "no setting holds the crawl back"
     return f"the pool was never full: {_limit(usage, settings)}"
 
 

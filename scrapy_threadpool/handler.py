@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet, WeakValueDictionary
 
 from scrapy import signals
-from scrapy.exceptions import StopDownload
+from scrapy.exceptions import NotSupported, StopDownload
 from scrapy.extensions.telnet import update_telnet_vars
 from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.httpobj import urlparse_cached
 
 from . import settings
-from ._compat import DownloadFailedError, ResponseDataLossError, UnsupportedURLSchemeError
+from ._compat import ResponseDataLossError, UnsupportedURLSchemeError
 from .diagnostics import summary
 from .download import DownloadRules
 from .settings import DEFAULT_TRANSPORT
@@ -132,8 +132,7 @@ class _Pools:
             except ValueError as error:
                 if not entry.options:  # then it is about a setting, and names that
                     raise
-                where = settings.name_of(crawler.settings, name, "transport")
-                raise ValueError(f"{where}: {error}") from error
+                raise ValueError(f"THREADPOOL_TRANSPORTS[{name!r}]: {error}") from error
             self._by_name[name] = pool
         self._most_stuck = settings.get(crawler.settings, "THREADPOOL_MAX_STUCK_WORKERS")
         if self._most_stuck is None:
@@ -168,7 +167,7 @@ class _Pools:
     def for_request(self, request: Request) -> TransportPool:
         """Return the pool of the transport that *request* asks for.
 
-        :raises DownloadFailedError: there is no such transport.
+        :raises NotSupported: there is no such transport.
         """
         if self._watch is None:
             self._watch = create_looping_call(self._look)
@@ -177,7 +176,7 @@ class _Pools:
         try:
             return self._by_name[name]
         except (KeyError, TypeError):
-            raise DownloadFailedError(
+            raise NotSupported(  # which is not retried
                 f"there is no transport {name!r} in THREADPOOL_TRANSPORTS, only "
                 f"{', '.join(map(repr, self._by_name))}"
             ) from None

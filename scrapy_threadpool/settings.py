@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -74,13 +75,20 @@ def _text(value: Any) -> str:
     return value
 
 
+class _EntryError(Exception):
+    """What is wrong with one entry of a setting; the message says it whole."""
+
+
 def _entries(value: Any) -> dict[str, dict[str, Any]]:
+    value = json.loads(value) if isinstance(value, str) else value
     entries = {name: dict(entry) for name, entry in dict(value).items()}
     if DEFAULT_TRANSPORT not in entries:
-        raise ValueError
-    for entry in entries.values():
+        raise _EntryError(f"THREADPOOL_TRANSPORTS has no {DEFAULT_TRANSPORT!r}")
+    for name, entry in entries.items():
+        for key in ("transport", "threads"):
+            if key not in entry:
+                raise _EntryError(f"THREADPOOL_TRANSPORTS[{name!r}] has no {key!r}")
         _whole(entry["threads"], 1)
-        entry["transport"]
     return entries
 
 
@@ -150,6 +158,8 @@ def get(settings: BaseSettings, name: str) -> Any:
         return setting.default
     try:
         return setting.convert(value)
+    except _EntryError as error:
+        raise ValueError(str(error)) from None
     except (AttributeError, TypeError, ValueError, KeyError, OverflowError):
         raise ValueError(f"{name} must be {setting.allowed}, not {value!r}") from None
 

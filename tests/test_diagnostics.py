@@ -91,7 +91,7 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "fits": (
         {"NUMBER_OF_THREADS": 2, "CONCURRENT_REQUESTS": 2},
         {"requests": 6, "seconds": 0.5},
-        "2 workers did 6 requests in .* and 2 at most; that fits",
+        "2 workers did 6 requests in .* and 2 at most; no setting holds the crawl back",
     ),
     "given up": (
         {"DOWNLOAD_TIMEOUT": 0.1},

@@ -25,10 +25,10 @@ def block(words: str) -> str:
 
 
 def test_the_class_of_the_page(tmp_path: Path) -> None:
-    source = block("class UrllibTransport")
+    source = block("class PoolManagerTransport")
     with raw_server.serve(lambda path: raw_server.respond(body=path.encode())) as server:
         requests = [{"url": f"{server.url}/{number}"} for number in range(10)]
-        settings = {"THREADPOOL_TRANSPORT": "spider_under_test.UrllibTransport"}
+        settings = {"THREADPOOL_TRANSPORT": "spider_under_test.PoolManagerTransport"}
         items, _ = fetch(tmp_path, requests, settings, source=source)
     assert [item["body"] for item in items] == [f"/{number}" for number in range(10)]
 

@@ -1,5 +1,6 @@
 """Every setting of the package: its default, what it takes, and how a wrong value is refused."""
 
+import re
 from typing import Any
 
 import pytest
@@ -14,10 +15,6 @@ WRONG: list[tuple[str, Any]] = [
     *(("THREADPOOL_PROCESS_PAGES", value) for value in ("yes", 2, "", [], 0.5)),
     *(("THREADPOOL_MAX_STUCK_WORKERS", value) for value in (-1, 1.5, "all", True)),
     ("THREADPOOL_TRANSPORTS", "curl"),
-    ("THREADPOOL_TRANSPORTS", {}),
-    ("THREADPOOL_TRANSPORTS", {"browser": {"transport": "curl", "threads": 1}}),
-    ("THREADPOOL_TRANSPORTS", {"default": {"transport": "curl"}}),
-    ("THREADPOOL_TRANSPORTS", {"default": {"threads": 1}}),
     ("THREADPOOL_TRANSPORTS", {"default": {"transport": "curl", "threads": 0}}),
     ("THREADPOOL_TRANSPORTS", {"default": "curl"}),
     ("THREADPOOL_TRANSPORTS", ["default"]),
@@ -34,6 +31,26 @@ def test_wrong_values(name: str, value: object) -> None:
     assert "\n" not in message
     assert our.SETTINGS[name].allowed in message
     assert message.endswith(f", not {settings.get(name)!r}")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({}, "THREADPOOL_TRANSPORTS has no 'default'"),
+        ({"b": {"transport": "curl", "threads": 1}}, "THREADPOOL_TRANSPORTS has no 'default'"),
+        ({"default": {"transport": "curl"}}, "THREADPOOL_TRANSPORTS['default'] has no 'threads'"),
+        ({"default": {"threads": 1}}, "THREADPOOL_TRANSPORTS['default'] has no 'transport'"),
+    ],
+)
+def test_what_an_entry_lacks(value: object, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        our.check(Settings({"THREADPOOL_TRANSPORTS": value}))
+
+
+def test_transports_from_the_command_line() -> None:
+    text = '{"default": {"transport": "curl", "threads": 3}}'
+    entries = our.transports(Settings({"THREADPOOL_TRANSPORTS": text}))
+    assert entries["default"] == our.TransportSettings("default", "curl", 3)
 
 
 def test_names_that_are_no_setting() -> None:

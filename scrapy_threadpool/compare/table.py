@@ -16,6 +16,11 @@ def verdict(document: dict[str, Any]) -> str:
     ratio = document["ratio"]
     variant = document["variants"][ratio["variant"]]
     base = next(iter(document["variants"].values()))
+    if ratio["min"] < 1 < ratio["max"]:
+        return (
+            f"With {variant['label']}: no difference in pages per second to {base['label']} that "
+            f"could be told from noise{_in_rounds(document)}. {_sameness(document)}"
+        )
     return (
         f"With {variant['label']}: {ratio['pages_per_second']:.2f} times the pages per second of "
         f"{base['label']}{_in_rounds(document)}. {_sameness(document)}"
