@@ -5,6 +5,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import BinaryIO
 
 
 @dataclass
@@ -28,6 +30,12 @@ def respond(*headers: str, body: bytes = b"", status: str = "200 OK") -> bytes:
     return "\r\n".join(lines).encode("latin-1") + body
 
 
+def _head(reader: BinaryIO) -> bytes:
+    """Return the lines up to the empty one; nothing when the client has hung up."""
+    lines = takewhile(lambda line: line.strip(), iter(reader.readline, b""))
+    return b"".join(lines)
+
+
 @contextmanager
 def serve(
     answer: Callable[[str], bytes | Iterable[bytes]], address: str = "127.0.0.1"
@@ -43,7 +51,7 @@ def serve(
 
         def handle(connection: socket.socket) -> None:
             with connection, connection.makefile("rb") as reader, suppress(OSError):
-                while head := b"".join(iter(reader.readline, b"\r\n")):
+                while head := _head(reader):
                     server.heads.append(head + b"\r\n")
                     for line in head.lower().split(b"\r\n"):
                         if line.startswith(b"content-length:"):
