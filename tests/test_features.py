@@ -66,12 +66,12 @@ def test_retry(tmp_path: Path, server: Server) -> None:
 
 
 def test_retry_of_failed_downloads(tmp_path: Path, server: Server) -> None:
-    done = run(tmp_path, server, spider("/nothing", "/page"))
-    assert server.paths().count("/nothing") == 3
+    done = run(tmp_path, server, spider("/nothing"))
+    # On a connection that was used before, libcurl itself would ask once more.
+    assert server.paths() == ["/nothing"] * 3
     assert done.stats["retry/count"] == 2
     assert done.stats["retry/max_reached"] == 1
     assert [item.get("status", item.get("failed")) for item in done.items] == [
-        200,
         f"{server.url}/nothing",
     ]
 
