@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .download import Download
 
 # Shares from which on a bottleneck is one worth a word
-_LOOP_BUSY = 0.85
+_LOOP_BUSY = 0.8
 _QUEUE_WAIT = 0.1
 
 

@@ -217,6 +217,10 @@ def test_targets(client: Client, server: Server, path: str, target: str) -> None
     assert response.url == response.request.url.partition("#")[0]
 
 
+@pytest.mark.skipif(
+    "[" not in Request("http://site/a[", meta={"verbatim_url": True}).url,
+    reason="this Scrapy knows no verbatim_url",
+)
 @pytest.mark.parametrize(
     ("path", "target"),
     [

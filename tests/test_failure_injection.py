@@ -212,7 +212,7 @@ def test_a_transport_may_fail_when_it_is_made_closed_or_interrupted(
         outcomes.setdefault(item["transport"], set()).add(item["outcome"])
     assert outcomes["not-made"] == {"DownloadFailedError"}
     assert outcomes["not-closed"] == {"response"}
-    assert outcomes["not-there"] == {"DownloadFailedError"}
+    assert outcomes["not-there"] == {"NotSupported"}  # which is not retried
     assert outcomes["not-interrupted"] == {"DownloadTimeoutError"}
     assert "test-not-closed-worker-1: closing failed" in result.log
     assert "cannot be interrupted" in result.log
