@@ -1,7 +1,7 @@
 """Between the event loop and a worker pool: calls go down, their outcomes come back up.
 
-What is ready together shares one wake-up of the loop, in whichever mode Scrapy runs: an asyncio
-loop, with or without a Twisted reactor on top of it, or a Twisted reactor of another kind.
+What is ready together shares one wake-up of the loop, and comes back one by one. The loop may be
+asyncio's, with or without a Twisted reactor on top of it, or that of another reactor.
 """
 
 from __future__ import annotations
@@ -92,11 +92,13 @@ class Bridge(ABC):
 
     def flush(self) -> None:
         """On the loop's thread: make the calls now that are due."""
-        self._deliver()
+        for _ in range(len(self._callbacks)):
+            if self._callbacks:  # a call may have come here as well
+                self._call_next()
 
     def close(self) -> None:
         """Deliver what is there; from now on nobody waits for the loop."""
-        self._deliver()
+        self.flush()
         self.abandon()
 
     def abandon(self) -> None:
@@ -119,17 +121,22 @@ class Bridge(ABC):
             self.call(self._succeed, waiter, result)
 
     def _deliver(self) -> None:
+        # One in each turn of the loop: the objects that Scrapy makes for a response are gone before
+        # the next one comes. With many at once, the garbage collector ran for every response, and
+        # what it found alive each time led to full collections.
+        if self._callbacks:
+            self._call_next()
         self._woken = False
-        callbacks = self._callbacks
-        # What is added from here on wakes the loop again, which so comes to other things too.
-        due = len(callbacks)
-        while due and callbacks:  # a callback may have called this as well
-            due -= 1
-            function, args = callbacks.popleft()
-            try:
-                function(*args)
-            except Exception:  # it must not keep the others from being called
-                logger.exception("%r failed", function)
+        if self._callbacks:
+            self._woken = True
+            self._deliver_soon()
+
+    def _call_next(self) -> None:
+        function, args = self._callbacks.popleft()
+        try:
+            function(*args)
+        except Exception:  # it must not keep the others from being called
+            logger.exception("%r failed", function)
 
     @abstractmethod
     def _waiter(self) -> Any:
@@ -138,6 +145,10 @@ class Bridge(ABC):
     @abstractmethod
     def _wake(self) -> None:
         """From any thread: have the loop call :meth:`_deliver` soon; do nothing if it has ended."""
+
+    @abstractmethod
+    def _deliver_soon(self) -> None:
+        """On the loop's thread: have :meth:`_deliver` called in the next turn of the loop."""
 
     @abstractmethod
     def _succeed(self, waiter: Any, result: Any) -> None:
@@ -169,6 +180,9 @@ class _AsyncioBridge(Bridge):
         except RuntimeError:
             self._closed.set()
 
+    def _deliver_soon(self) -> None:
+        self._loop.call_soon(self._deliver)
+
     def _succeed(self, waiter: asyncio.Future[Any], result: Any) -> None:
         if not waiter.done():
             waiter.set_result(result)
@@ -193,6 +207,9 @@ class _ReactorBridge(Bridge):
 
     def _wake(self) -> None:
         self._reactor.callFromThread(self._deliver)
+
+    def _deliver_soon(self) -> None:
+        self._reactor.callLater(0, self._deliver)
 
     def _succeed(self, waiter: Deferred[Any], result: Any) -> None:
         if not waiter.called:

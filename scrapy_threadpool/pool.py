@@ -7,9 +7,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
-from queue import Empty, Queue, SimpleQueue
+from queue import Empty
 from time import monotonic
 from typing import Any, NamedTuple
+
+from .task_queue import TaskQueue
 
 logger = logging.getLogger(__name__)
 
@@ -35,28 +37,6 @@ class WorkerState:
     since: float
     done: int
     given_up: bool
-
-
-class _TaskQueue(Queue["Task | None"]):
-    """A queue without a bound whose items wait in C.
-
-    What ``task_done()`` and ``join()`` go by is that of :class:`queue.Queue`. Its condition
-    variables in Python were the dearest part of handing a task over.
-    """
-
-    def _init(self, maxsize: int) -> None:
-        self._items: SimpleQueue[Task | None] = SimpleQueue()
-
-    def put(self, item: Task | None, block: bool = True, timeout: float | None = None) -> None:
-        with self.mutex:
-            self.unfinished_tasks += 1
-        self._items.put(item)
-
-    def get(self, block: bool = True, timeout: float | None = None) -> Task | None:
-        return self._items.get(block, timeout)
-
-    def qsize(self) -> int:
-        return self._items.qsize()
 
 
 class _Worker(threading.Thread):
@@ -96,7 +76,7 @@ class WorkerPool:
         self._name = name
         self._on_exit = on_exit
         self._numbers = count(1)
-        self._queue = _TaskQueue()
+        self._queue: TaskQueue[Task | None] = TaskQueue()
         self._closed = False
         # Held only to start, list and end workers and to accept work; never while a task runs.
         self._lock = threading.Lock()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -23,6 +22,8 @@ class Connection:
         self.ip_address: str | None = None
         self.certificate: bytes | None = None
         self.protocol: str | None = None
+        self.prepared_for: Hashable = None
+        self._socket = -1
         self._leads_to: Hashable = None
         self._options: dict[int, object] = {}
 
@@ -49,8 +50,8 @@ class Connection:
 
     def note_transfer(self, place: Hashable) -> None:
         """Note that a transfer to *place* has ended, and so whether its connection is kept."""
-        is_kept = self.handle.getinfo(pycurl.LASTSOCKET) >= 0
-        self._leads_to = place if is_kept else None
+        self._socket = self.handle.getinfo(pycurl.LASTSOCKET)
+        self._leads_to = place if self._socket >= 0 else None
 
     def _has_unasked_input(self) -> bool:
         """Return whether the server has sent something, or hung up, since the last transfer.
@@ -58,19 +59,7 @@ class Connection:
         libcurl looks for that itself, but not within a second of the last transfer, and would take
         what it finds for the answer to the next request. In HTTP/2 the server may send at any time.
         """
-        if self.protocol not in ("HTTP/1.0", "HTTP/1.1"):
-            return False
-        socket = self.handle.getinfo(pycurl.LASTSOCKET)
-        return socket >= 0 and is_readable(socket, 0)
-
-
-def is_readable(socket: int, timeout: float) -> bool:
-    """Return whether there is something to read from *socket* within *timeout* seconds."""
-    if hasattr(select, "poll"):
-        poll = select.poll()
-        poll.register(socket, select.POLLIN)
-        return bool(poll.poll(timeout * 1000))
-    return bool(select.select([socket], [], [], timeout)[0])
+        return self.protocol in ("HTTP/1.0", "HTTP/1.1") and self.handle.has_input(self._socket)
 
 
 class IdleConnections:

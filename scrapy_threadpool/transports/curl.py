@@ -7,7 +7,6 @@ import threading
 from collections.abc import Hashable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import urlsplit
 
 import pycurl
 
@@ -22,9 +21,8 @@ from .curl_options import (
     header_line,
     header_lines,
     set_method,
-    target_of,
+    split_url,
     tls_options,
-    url_of,
 )
 from .curl_outcome import BadHeaderError, describe, learn, mark_partial, transfer
 from .libcurl import Handle, MemoryHandle, StreamingHandle, has_memory_handles
@@ -85,7 +83,7 @@ class CurlTransport(Transport):
         deadline = monotonic() + download.timeout
         connection = self._running = idle.take(place)
         try:
-            shared.prepare(connection, request, download, proxy)
+            shared.prepare(connection, place, request, download, proxy)
             connection.set(pycurl.FRESH_CONNECT, int(not connection.is_fit(place)))
             return transfer(connection, place, request, download)
         except BadHeaderError as error:
@@ -96,14 +94,19 @@ class CurlTransport(Transport):
             with self._lock:
                 self._running = None
             idle.give(place, connection)
-        return self._fetch_leniently(request, download, proxy, deadline)
+        return self._fetch_leniently(place, request, download, proxy, deadline)
 
     def _fetch_leniently(
-        self, request: Request, download: Download, proxy: str | None, deadline: float
+        self,
+        place: Hashable,
+        request: Request,
+        download: Download,
+        proxy: str | None,
+        deadline: float,
     ) -> RawResponse:
         connection = self._running = self._shared.make_streaming()
         try:
-            self._shared.prepare(connection, request, download, proxy)
+            self._shared.prepare(connection, place, request, download, proxy)
             response = lenient.fetch(connection, request, download, deadline)
             learn(connection, request)
             return mark_partial(describe(response, connection), request)
@@ -160,25 +163,35 @@ class Shared:
     def place(self, request: Request, proxy: str | None) -> Hashable:
         """Return what a connection must share with another to serve *request*."""
         meta = request.meta
-        url = urlsplit(request.url)
+        origin = split_url(request.url)[0].lower()
         bind = meta.get("bindaddress") or self._bind_address
         version = str(meta.get("http_version", self._http_version))
         credentials = request.headers.get(b"Proxy-Authorization") if proxy else None
-        return (url.scheme, url.hostname, url.port, proxy, credentials, str(bind), version)
+        return (origin, proxy, credentials, str(bind), version)
 
     def prepare(
-        self, connection: Connection, request: Request, download: Download, proxy: str | None
+        self,
+        connection: Connection,
+        place: Hashable,
+        request: Request,
+        download: Download,
+        proxy: str | None,
     ) -> None:
-        """Set the options of *connection* that are different for each request."""
+        """Set the options of *connection* for *request*, which leads to *place*."""
         set_option = connection.set
-        url = url_of(request)
-        set_option(pycurl.URL, url)
-        set_option(pycurl.REQUEST_TARGET, target_of(url, proxy))
+        origin, target = split_url(request.url)
+        if proxy and proxy.startswith("http") and origin.startswith("http:"):
+            target = origin + target
+        set_option(pycurl.REQUEST_TARGET, target.encode())
         set_option(pycurl.TIMEOUT_MS, max(1, int(download.timeout * 1000)))
         set_option(pycurl.MAXFILESIZE_LARGE, download.maxsize)
         set_method(connection, request)
         set_option(pycurl.HTTPHEADER, header_lines(request, request.headers))
-        self._set_route(connection, request, proxy)
+        if connection.prepared_for != place:
+            connection.prepared_for = None
+            connection.set(pycurl.URL, origin)
+            self._set_route(connection, request, proxy)
+            connection.prepared_for = place
 
     def _set_route(self, connection: Connection, request: Request, proxy: str | None) -> None:
         version = request.meta.get("http_version", self._http_version)

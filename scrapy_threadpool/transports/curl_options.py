@@ -6,7 +6,6 @@ import re
 import ssl
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import pycurl
 
@@ -33,6 +32,7 @@ _TLS_VERSIONS = {
     "TLSv1.2": (pycurl.SSLVERSION_TLSv1_2, pycurl.SSLVERSION_MAX_TLSv1_2),
     "TLSv1.3": (pycurl.SSLVERSION_TLSv1_3, pycurl.SSLVERSION_MAX_TLSv1_3),
 }
+_URL = re.compile("([^/?#]*(?://)?[^/?#]*)([^#]*)")
 # What methods and header names are made of (RFC 9110, 5.6.2)
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -86,20 +86,16 @@ def _tls_version(settings: Any, name: str, which: int, default: int) -> int:
         raise ValueError(f"Unknown {name} value: {value}; it must be one of {allowed}") from None
 
 
-def url_of(request: Request) -> str:
-    url = request.url.partition("#")[0]
-    if "@" in url:  # libcurl would make credentials of what stands before it in the host part
-        parts = urlsplit(url)
-        url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-    return url
+def split_url(url: str) -> tuple[str, str]:
+    """Return scheme and host part of *url*, without credentials, and what to ask for there.
 
-
-def target_of(url: str, proxy: str | None) -> bytes:
-    """Return what to ask for, byte for byte: libcurl would write escapes in upper case."""
-    if proxy and proxy.startswith("http") and url.startswith("http:"):
-        return url.encode()
-    target = url.partition("://")[2][len(urlsplit(url).netloc) :]
-    return (target if target.startswith("/") else f"/{target}").encode()
+    That is byte for byte what *url* says: libcurl would write escapes in upper case.
+    """
+    origin, target = _URL.findall(url)[0]
+    if "@" in origin:
+        scheme, _, host = origin.partition("://")
+        origin = f"{scheme}://{host.rpartition('@')[2]}"
+    return origin, target if target.startswith("/") else f"/{target}"
 
 
 def set_method(connection: Connection, request: Request) -> None:
@@ -142,7 +138,7 @@ def header_lines(request: Request, headers: Headers) -> list[bytes]:
     """Return the lines for *headers*, and those that keep libcurl from adding more."""
     lines = []
     names = set()
-    for name, values in headers.items():
+    for name, values in dict.items(headers):  # as they are: Scrapy's method normalises them again
         lowered = name.lower()
         names.add(lowered)
         if lowered == b"proxy-authorization":

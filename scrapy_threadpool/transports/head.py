@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
+
+# A header line, with the lines that continue its value
+_FIELD = re.compile(rb"^([^\s:][^:\n]*):(.*(?:\n[ \t].*)*)", re.MULTILINE)
 
 
 class Head(NamedTuple):
@@ -25,25 +29,18 @@ def parse_head(lines: bytes) -> Head | None:
     Those before it are interim responses, lines after its empty line are trailers. Header lines
     without a name or a colon are skipped.
     """
-    head: Head | None = None
-    interim, ended = False, False
-    for line in lines.replace(b"\r\n", b"\n").split(b"\n")[:-1]:
-        if line.startswith(b"HTTP/"):
-            protocol, status, *_ = line.split(None, 2)
-            head = Head(protocol.decode("latin-1"), int(status), [])
-            interim, ended = is_interim(line), False
-        elif not line:
-            ended = not interim
-        elif head and not ended:
-            _add_line(head.headers, line)
-    return head if ended else None
+    *blocks, _ = lines.replace(b"\r\n", b"\n").split(b"\n\n")
+    for block in reversed(blocks):
+        if block.startswith(b"HTTP/"):
+            status_line, _, fields = block.partition(b"\n")
+            if is_interim(status_line):
+                return None
+            protocol, status, *_ = status_line.split(None, 2)
+            headers = [(name.rstrip(), _unfold(value)) for name, value in _FIELD.findall(fields)]
+            return Head(protocol.decode("latin-1"), int(status), headers)
+    return None
 
 
-def _add_line(headers: list[tuple[bytes, bytes]], line: bytes) -> None:
-    if line[:1] in b" \t" and headers:
-        name, value = headers[-1]
-        headers[-1] = (name, value + b" " + line.strip())
-        return
-    name, colon, value = line.partition(b":")
-    if colon and (name := name.strip()):
-        headers.append((name, value.strip()))
+def _unfold(value: bytes) -> bytes:
+    value = value.strip()
+    return b" ".join(map(bytes.strip, value.split(b"\n"))) if b"\n" in value else value

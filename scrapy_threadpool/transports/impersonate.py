@@ -27,7 +27,7 @@ from ..settings import get as get_setting
 from .connections import Connection, IdleConnections
 from .curl import MOST_IDLE, CurlTransport, Shared
 from .curl_options import header_lines
-from .libcurl import Incoming, Transfer
+from .libcurl import Incoming, Transfer, is_readable
 from .own_headers import own_headers
 
 if TYPE_CHECKING:
@@ -102,13 +102,18 @@ class _ImpersonateShared(Shared):
         return (super().place(request, proxy), self._fingerprint(request).key)
 
     def prepare(
-        self, connection: Connection, request: Request, download: Download, proxy: str | None
+        self,
+        connection: Connection,
+        place: Hashable,
+        request: Request,
+        download: Download,
+        proxy: str | None,
     ) -> None:
         fingerprint = self._fingerprint(request)
         arguments = fingerprint.arguments
         if (timeout := arguments.get("timeout")) is not None:
             download.timeout = min(download.timeout, timeout)
-        super().prepare(connection, request, download, proxy)
+        super().prepare(connection, place, request, download, proxy)
         if fingerprint.has_browser_headers:
             lines = header_lines(request, own_headers(request))
             connection.set(pycurl.HTTPHEADER, [line for line in lines if line != b"Accept:"])
@@ -228,6 +233,9 @@ class _ImpersonatingHandle:
 
     def interrupt(self) -> None:
         self._interrupt[0] = b"x"
+
+    def has_input(self, socket: int) -> bool:
+        return is_readable(socket, 0)
 
     def close(self) -> None:
         self._curl.close()

@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 import pycurl
 
 from .._compat import DownloadFailedError, DownloadTimeoutError, ResponseDataLossError
-from .connections import Connection, is_readable
+from .connections import Connection
 from .head import Head, parse_head
+from .libcurl import is_readable
 
 if TYPE_CHECKING:
     from scrapy import Request

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import sys
 import threading
 from collections.abc import Callable
@@ -68,6 +69,9 @@ class Handle(Protocol):
 
     def interrupt(self) -> None:
         """From any thread: end the transfer under way within about a second."""
+
+    def has_input(self, socket: int) -> bool:
+        """Return whether there is something to read from *socket*, or its end, now."""
 
     def close(self) -> object: ...
 
@@ -157,6 +161,9 @@ class StreamingHandle(pycurl.Curl):  # type: ignore[misc]
     def interrupt(self) -> None:
         self.interrupted = True
 
+    def has_input(self, socket: int) -> bool:
+        return is_readable(socket, 0)
+
 
 class _Libraries:
     """libcurl and the C library, called with and without the GIL.
@@ -203,6 +210,8 @@ class _Libraries:
         self.fseek.argtypes = [ctypes.c_void_p, ctypes.c_long, ctypes.c_int]
         self.free = libc.free
         self.free.argtypes = [ctypes.c_void_p]
+        self.poll = libc.poll
+        self.poll.argtypes = [ctypes.c_void_p, ctypes.c_ulong, ctypes.c_int]
         self.strlen = ctypes.cast(libc.strlen, ctypes.c_void_p)
 
 
@@ -217,6 +226,12 @@ class _CertificateInfo(ctypes.Structure):
     """``struct curl_certinfo``."""
 
     _fields_ = (("count", ctypes.c_int), ("chain", ctypes.POINTER(ctypes.POINTER(_List))))
+
+
+class _Poll(ctypes.Structure):
+    """``struct pollfd``."""
+
+    _fields_ = (("fd", ctypes.c_int), ("events", ctypes.c_short), ("revents", ctypes.c_short))
 
 
 def _load() -> _Libraries | None:
@@ -291,6 +306,7 @@ class MemoryHandle:
         self._handle = self._libraries.init()
         if not self._handle:
             raise MemoryError("no memory for a libcurl handle")
+        self._files: tuple[int, int] | None = None
         self._lists: dict[int, int] = {}
         self._post_fields: bytes | None = None
         self._error = ctypes.create_string_buffer(_ERROR_SIZE)
@@ -344,8 +360,10 @@ class MemoryHandle:
         head, body = _streams.head, _streams.body
         self._interrupt.raw = b"\0\0"
         self._error.value = b""
-        self._set(_HEADERDATA, ctypes.c_void_p(head.file))
-        self._set(_WRITEDATA, ctypes.c_void_p(body.file))
+        if self._files != (head.file, body.file):
+            self._set(_HEADERDATA, ctypes.c_void_p(head.file))
+            self._set(_WRITEDATA, ctypes.c_void_p(body.file))
+            self._files = head.file, body.file
         code = self._libraries.perform(self._handle)
         message = "" if not code else self._error.value.decode(errors="replace")
         if code and not message:
@@ -354,6 +372,11 @@ class MemoryHandle:
 
     def interrupt(self) -> None:
         self._interrupt.raw = b"x\0"
+
+    def has_input(self, socket: int) -> bool:
+        # Without waiting, the call is shorter than a switch to another thread and back.
+        poll = _Poll(socket, select.POLLIN)
+        return bool(self._libraries.poll(ctypes.byref(poll), 1, 0))
 
     def close(self) -> None:
         """Close the connection and free the handle."""
@@ -399,6 +422,15 @@ class MemoryHandle:
 
 if _libraries is not None:
     _streams = _ThreadStreams(_libraries)
+
+
+def is_readable(socket: int, timeout: float) -> bool:
+    """Return whether there is something to read from *socket* within *timeout* seconds."""
+    if hasattr(select, "poll"):
+        poll = select.poll()
+        poll.register(socket, select.POLLIN)
+        return bool(poll.poll(timeout * 1000))
+    return bool(select.select([socket], [], [], timeout)[0])
 
 
 def has_memory_handles() -> bool:
