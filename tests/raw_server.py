@@ -1,12 +1,13 @@
 """An HTTP server that keeps the bytes of each request and answers with bytes of the test's own."""
 
 import socket
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import BinaryIO
+
+from .listening import connections_go_to
 
 
 @dataclass
@@ -50,6 +51,7 @@ def serve(
         server = RawServer(f"http://{host}:{listener.getsockname()[1]}")
 
         def handle(connection: socket.socket) -> None:
+            server.connections += 1
             with connection, connection.makefile("rb") as reader, suppress(OSError):
                 while head := _head(reader):
                     server.heads.append(head + b"\r\n")
@@ -64,15 +66,5 @@ def serve(
                         connection.sendall(piece)
                     break
 
-        def accept() -> None:
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    return
-                server.connections += 1
-                threading.Thread(target=handle, args=(connection,), daemon=True).start()
-
-        threading.Thread(target=accept, daemon=True).start()
-        yield server
-        listener.shutdown(socket.SHUT_RDWR)
+        with connections_go_to(handle, listener):
+            yield server

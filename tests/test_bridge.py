@@ -86,6 +86,25 @@ def test_outcomes_that_are_ready_together_share_one_wake_up(pool: WorkerPool) ->
     run(main, loop)
 
 
+def test_what_is_ready_together_takes_turns_with_the_rest_of_the_loop(pool: WorkerPool) -> None:
+    async def main() -> None:
+        bridge = Bridge.for_running_loop(pool)
+        loop = asyncio.get_running_loop()
+        seen: list[str] = []
+
+        def note() -> None:
+            seen.append("call")
+            loop.call_soon(seen.append, "turn")
+
+        for _ in range(3):
+            bridge.call(note)
+        while len(seen) < 6:
+            await asyncio.sleep(0)
+        assert seen == ["call", "turn"] * 3
+
+    run(main)
+
+
 def test_nothing_gets_stuck_between_two_wake_ups(pool: WorkerPool) -> None:
     async def main() -> int:
         bridge = Bridge.for_running_loop(pool)

@@ -53,6 +53,10 @@ LATIN = PAGE.format("latin", "<p>\u00e4</p>" * 3000).encode("latin-1")
 ANSWERS = {
     "/gzip": (gzip.compress(BODY), "text/html; charset=utf-8", "gzip"),
     "/x-gzip": (gzip.compress(BODY), "text/html; charset=utf-8", "x-gzip"),
+    "/two-members": (gzip.compress(BODY) + gzip.compress(LATIN), "text/html", "gzip"),
+    "/trailing": (gzip.compress(BODY) + b"more", "text/html", "gzip"),
+    "/truncated": (gzip.compress(BODY, 0)[:-20_000], "text/html", "gzip"),
+    "/wrong-checksum": (gzip.compress(BODY)[:-8] + bytes(8), "text/html", "gzip"),
     "/deflate": (zlib.compress(BODY), "text/html; charset=utf-8", "deflate"),
     "/br": (brotli.compress(BODY), "text/html; charset=utf-8", "br"),
     "/twice": (gzip.compress(zlib.compress(BODY)), "text/html", "deflate, gzip"),

@@ -4,7 +4,6 @@ import hashlib
 import socket
 import ssl
 import struct
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Any
 from hpack import Decoder, Encoder
 
 from .certificates import make_certificate
+from .listening import connections_go_to
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DATA, _HEADERS, _SETTINGS, _WINDOW_UPDATE = 0, 1, 4, 8
@@ -158,17 +158,8 @@ def serve(
                 except OSError:
                     pass
 
-        def accept() -> None:
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    return
-                threading.Thread(target=handle, args=(connection,), daemon=True).start()
-
-        threading.Thread(target=accept, daemon=True).start()
-        yield server
-        listener.shutdown(socket.SHUT_RDWR)
+        with connections_go_to(handle, listener):
+            yield server
 
 
 def _peek_record(connection: socket.socket) -> bytes:

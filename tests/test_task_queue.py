@@ -1,0 +1,132 @@
+"""The queue hands an item to one thread that waits, and to no other."""
+
+import threading
+import time
+from collections.abc import Callable
+from queue import Empty
+
+import pytest
+
+from scrapy_threadpool.task_queue import TaskQueue
+
+SOON = 10
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + SOON
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def waiting(queue: TaskQueue[int], count: int) -> Callable[[], bool]:
+    return lambda: len(queue._waiting) == count
+
+
+def start(target: Callable[..., object], *args: object) -> threading.Thread:
+    thread = threading.Thread(target=target, args=args, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_items_come_in_order() -> None:
+    queue: TaskQueue[int] = TaskQueue()
+    for number in range(3):
+        queue.put(number)
+    assert queue.qsize() == 3
+    assert [queue.get() for _ in range(3)] == [0, 1, 2]
+    assert queue.empty()
+
+
+def test_who_waits_last_is_served_first() -> None:
+    queue: TaskQueue[int] = TaskQueue()
+    got: list[tuple[str, int]] = []
+
+    def work(name: str) -> None:
+        got.append((name, queue.get()))
+
+    for count, name in enumerate(("first", "second", "third")):
+        start(work, name)
+        until(waiting(queue, count + 1))
+    for number in range(3):
+        queue.put(number)
+        until(waiting(queue, 2 - number))
+    until(lambda: len(got) == 3)
+    assert sorted(got) == [("first", 2), ("second", 1), ("third", 0)]
+
+
+def test_an_item_that_was_handed_over_is_not_taken_by_another() -> None:
+    queue: TaskQueue[int] = TaskQueue()
+    got: list[int] = []
+    thread = start(lambda: got.append(queue.get()))
+    until(waiting(queue, 1))
+    queue.put(1)
+    with pytest.raises(Empty):
+        queue.get_nowait()
+    thread.join(SOON)
+    assert got == [1]
+
+
+def test_waiting_has_an_end() -> None:
+    queue: TaskQueue[int] = TaskQueue()
+    with pytest.raises(Empty):
+        queue.get(timeout=0.01)
+    with pytest.raises(Empty):
+        queue.get_nowait()
+    queue.put(1)  # not for the one that went away
+    assert queue.get_nowait() == 1
+
+
+def test_join_waits_for_items_that_were_handed_over() -> None:
+    queue: TaskQueue[int] = TaskQueue()
+    release = threading.Event()
+
+    def work() -> None:
+        queue.get()
+        release.wait(SOON)
+        queue.task_done()
+
+    start(work)
+    until(waiting(queue, 1))
+    queue.put(1)
+    waits = start(queue.join)
+    waits.join(0.05)
+    assert waits.is_alive()
+    release.set()
+    waits.join(SOON)
+    assert not waits.is_alive()
+
+
+def test_nothing_is_lost_or_doubled_among_many_threads() -> None:
+    queue: TaskQueue[int] = TaskQueue()
+    producers, consumers, count = 4, 8, 2000
+    got: list[int] = []
+
+    def consume() -> None:
+        while True:
+            try:
+                # Some of the waits end while an item is on its way.
+                number = queue.get(timeout=0.0005)
+            except Empty:
+                continue
+            try:
+                if number < 0:
+                    return
+                got.append(number)
+            finally:
+                queue.task_done()
+
+    def produce(first: int) -> None:
+        for number in range(first * count, (first + 1) * count):
+            queue.put(number)
+
+    threads = [start(consume) for _ in range(consumers)]
+    makers = [start(produce, first) for first in range(producers)]
+    for maker in makers:
+        maker.join(SOON)
+    for _ in threads:
+        queue.put(-1)
+    for thread in threads:
+        thread.join(SOON)
+    queue.join()
+    assert sorted(got) == list(range(producers * count))
