@@ -42,8 +42,9 @@ class WorkerState:
 class _Worker(threading.Thread):
     """A worker thread, with what the pool shows of it."""
 
-    def __init__(self, name: str, run: Callable[[_Worker], None]):
-        super().__init__(name=name, daemon=True)
+    def __init__(self, name: str, number: int, run: Callable[[_Worker], None]):
+        super().__init__(name=f"{name}-{number}", daemon=True)
+        self.number = number
         self._run_worker = run
         self.task: Task | None = None
         self.since = monotonic()
@@ -179,7 +180,7 @@ class WorkerPool:
         return self._queue.qsize()
 
     def _start_worker(self) -> _Worker:
-        worker = _Worker(f"{self._name}-{next(self._numbers)}", self._work)
+        worker = _Worker(self._name, next(self._numbers), self._work)
         worker.start()
         self._workers.append(worker)
         return worker
@@ -187,7 +188,7 @@ class WorkerPool:
     def _work(self, worker: _Worker) -> None:
         try:
             while not worker.given_up:
-                task = self._queue.get()
+                task = self._queue.get(rank=worker.number)
                 try:
                     if task is None:
                         break

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from heapq import heapify, heappop, heappush
+from itertools import count
 from queue import Empty, Queue
 from typing import Generic, TypeVar
 
@@ -13,37 +15,40 @@ T = TypeVar("T")
 class TaskQueue(Queue[T]):
     """A :class:`queue.Queue` without a bound that hands an item over to a waiting thread itself.
 
-    Of the threads that wait, the one that came last gets it: what it needs is still in the caches
-    of its core, and the others sleep on. A thread that is woken never finds that another one was
-    faster, which with the condition variables of :class:`queue.Queue`, and with
-    :class:`queue.SimpleQueue`, costs one more switch between threads for many of the tasks.
+    A thread that is woken never finds that another one was faster, which with
+    :class:`queue.Queue` and :class:`queue.SimpleQueue` costs many of the items one more switch
+    between threads. Of those that wait, the one with the lowest rank gets the item, so that a few
+    threads do what a few can do, and the others sleep on.
     """
 
     def _init(self, maxsize: int) -> None:
         self.queue: deque[T] = deque()
-        self._waiting: list[_Waiting[T]] = []
+        self._waiting: list[tuple[int, int, _Waiting[T]]] = []  # a heap
+        self._order = count()
 
     def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
         with self.mutex:
             self.unfinished_tasks += 1
             if self._waiting:
-                self._waiting.pop().hand_over(item)
+                heappop(self._waiting)[-1].hand_over(item)
             else:
                 self.queue.append(item)
 
-    def get(self, block: bool = True, timeout: float | None = None) -> T:
+    def get(self, block: bool = True, timeout: float | None = None, rank: int = 0) -> T:
         with self.mutex:
             if self.queue:
                 return self.queue.popleft()
             if not block:
                 raise Empty
             waiting: _Waiting[T] = _Waiting()
-            self._waiting.append(waiting)
+            entry = (rank, next(self._order), waiting)
+            heappush(self._waiting, entry)
         if waiting.wait(timeout):
             return waiting.item
         with self.mutex:
-            if waiting in self._waiting:
-                self._waiting.remove(waiting)
+            if entry in self._waiting:
+                self._waiting.remove(entry)
+                heapify(self._waiting)
                 raise Empty
         return waiting.item  # it came in the last moment
 

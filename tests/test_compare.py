@@ -279,9 +279,9 @@ def test_other_event_loops(site: str, tmp_path: Path, setting: str, label: str) 
     assert pool["pages_by_worker"]
 
 
-def test_a_url_is_crawled_by_its_links(site: str, tmp_path: Path) -> None:
-    pytest.importorskip("scrapy_threadpool.sitespider")
-    found = compare(tmp_path, site, *QUICK, "--threads", "12")
+def test_a_url_is_crawled_by_its_links(tmp_path: Path) -> None:
+    with running(delay=0.1) as site:
+        found = compare(tmp_path, site, *QUICK, "--threads", "12")
     assert found.returncode == 0, found.progress + found.table
     twisted, pool = found.document["variants"].values()
     assert twisted["pages"] == pool["pages"] >= 30

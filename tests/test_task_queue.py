@@ -38,21 +38,20 @@ def test_items_come_in_order() -> None:
     assert queue.empty()
 
 
-def test_who_waits_last_is_served_first() -> None:
+def test_the_lowest_rank_is_served_first() -> None:
     queue: TaskQueue[int] = TaskQueue()
-    got: list[tuple[str, int]] = []
+    got: list[tuple[int, int]] = []
 
-    def work(name: str) -> None:
-        got.append((name, queue.get()))
+    def work(rank: int) -> None:
+        got.append((rank, queue.get(rank=rank)))
 
-    for count, name in enumerate(("first", "second", "third")):
-        start(work, name)
+    for count, rank in enumerate((2, 3, 1)):
+        start(work, rank)
         until(waiting(queue, count + 1))
     for number in range(3):
         queue.put(number)
-        until(waiting(queue, 2 - number))
     until(lambda: len(got) == 3)
-    assert sorted(got) == [("first", 2), ("second", 1), ("third", 0)]
+    assert sorted(got) == [(1, 0), (2, 1), (3, 2)]
 
 
 def test_an_item_that_was_handed_over_is_not_taken_by_another() -> None:
