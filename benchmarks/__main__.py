@@ -72,7 +72,8 @@ def _options() -> argparse.Namespace:
         description=f"Workloads: {', '.join(WORKLOADS)}. Variants: {', '.join(VARIANTS)}.",
     )
     parser.add_argument("--workload", type=_names(WORKLOADS), default=list(WORKLOADS))
-    parser.add_argument("--variant", type=_names(VARIANTS), default=list(VARIANTS))
+    most = [name for name, variant in VARIANTS.items() if not variant.trial]
+    parser.add_argument("--variant", type=_names(VARIANTS), default=most)
     parser.add_argument("--rounds", type=_positive, default=5)
     parser.add_argument("--pages", type=_positive, help="pages a crawl, instead of the workload's")
     parser.add_argument("--quick", action="store_true", help="fewer pages: try it, believe nothing")

@@ -15,6 +15,7 @@ class Variant:
     meta: dict[str, Any] = field(default_factory=dict)
     needs: tuple[str, ...] = ()  # modules that must be there
     https_only: bool = False
+    trial: bool = False  # another client in our workers: measured when it is asked for
     ceiling: bool = False  # answers without a network: shows what a handler can reach at most
 
 
@@ -28,6 +29,12 @@ def _incubator(name: str, module: str) -> Variant:
 
 
 _OURS = {"ADDONS": {"scrapy_threadpool.Addon": 500}}
+
+
+def _trial(transport: str, **settings: Any) -> Variant:
+    return Variant({**_OURS, "THREADPOOL_TRANSPORT": transport, **settings}, trial=True)
+
+
 _SCRAPY = "scrapy.core.downloader.handlers"
 
 VARIANTS = {
@@ -53,6 +60,9 @@ VARIANTS = {
         meta={"impersonate": "chrome", "impersonate_args": {"verify": False}},
         needs=("scrapy_impersonate",),
     ),
+    "trial-callbacks": _trial("benchmarks.trials.CallbacksTransport"),
+    "trial-curl_cffi": _trial("impersonate", THREADPOOL_IMPERSONATE=""),
+    "trial-wreq": _trial("benchmarks.trials.WreqTransport"),
     "memory": Variant(_handler("benchmarks.memory.MemoryDownloadHandler"), ceiling=True),
 }
 
