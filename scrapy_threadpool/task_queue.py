@@ -1,71 +1,78 @@
-"""The queue between those who submit tasks and workers: a task wakes one worker, that it is for."""
+"""The queue between those who submit tasks and workers: a task wakes one worker at most."""
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from heapq import heapify, heappop, heappush
 from itertools import count
 from queue import Empty, Queue
-from typing import Generic, TypeVar
+from threading import Lock
+from time import monotonic
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from _thread import LockType
 
 T = TypeVar("T")
 
 
 class TaskQueue(Queue[T]):
-    """A :class:`queue.Queue` without a bound that hands an item over to a waiting thread itself.
+    """A :class:`queue.Queue` without a bound that wakes as few threads as it can.
 
-    A thread that is woken never finds that another one was faster, which with
-    :class:`queue.Queue` and :class:`queue.SimpleQueue` costs many of the items one more switch
-    between threads. Of those that wait, the one with the lowest rank gets the item, so that a few
-    threads do what a few can do, and the others sleep on.
+    Of the threads that wait, the one with the lowest rank is woken, and only one at a time: it
+    wakes the next if it leaves an item behind. So a few threads do what a few can do, and an item
+    costs at most one switch between threads more than it takes to work on it, where
+    :class:`queue.Queue` and :class:`queue.SimpleQueue` wake further threads for nothing.
     """
 
     def _init(self, maxsize: int) -> None:
         self.queue: deque[T] = deque()
-        self._waiting: list[tuple[int, int, _Waiting[T]]] = []  # a heap
+        self._waiting: list[tuple[int, int, LockType]] = []  # a heap
         self._order = count()
+        self._waking = False
 
     def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
         with self.mutex:
             self.unfinished_tasks += 1
-            if self._waiting:
-                heappop(self._waiting)[-1].hand_over(item)
-            else:
-                self.queue.append(item)
+            self.queue.append(item)
+            self._wake_next()
 
     def get(self, block: bool = True, timeout: float | None = None, rank: int = 0) -> T:
+        deadline = None if timeout is None else monotonic() + timeout
         with self.mutex:
+            while not self.queue:
+                if not block:
+                    raise Empty
+                self._wait(rank, deadline)
+            item = self.queue.popleft()
             if self.queue:
-                return self.queue.popleft()
-            if not block:
-                raise Empty
-            waiting: _Waiting[T] = _Waiting()
-            entry = (rank, next(self._order), waiting)
-            heappush(self._waiting, entry)
-        if waiting.wait(timeout):
-            return waiting.item
-        with self.mutex:
-            if entry in self._waiting:
+                self._wake_next()
+            return item
+
+    def _wake_next(self) -> None:
+        if self._waiting and not self._waking:
+            self._waking = True
+            heappop(self._waiting)[-1].release()
+
+    def _wait(self, rank: int, deadline: float | None) -> None:
+        """Leave the mutex until this thread is woken.
+
+        :raises Empty: it was not until *deadline*.
+        """
+        woken = Lock()
+        woken.acquire()
+        entry = (rank, next(self._order), woken)
+        heappush(self._waiting, entry)
+        self.mutex.release()
+        try:
+            woken.acquire(timeout=-1 if deadline is None else max(0.0, deadline - monotonic()))
+        finally:
+            self.mutex.acquire()
+            in_vain = entry in self._waiting
+            if in_vain:
                 self._waiting.remove(entry)
                 heapify(self._waiting)
-                raise Empty
-        return waiting.item  # it came in the last moment
-
-
-class _Waiting(Generic[T]):
-    """A thread that waits for an item."""
-
-    item: T
-
-    def __init__(self) -> None:
-        self._handed_over = threading.Lock()
-        self._handed_over.acquire()
-
-    def hand_over(self, item: T) -> None:
-        self.item = item
-        self._handed_over.release()
-
-    def wait(self, timeout: float | None) -> bool:
-        """Return whether an item came, within *timeout* seconds."""
-        return self._handed_over.acquire(timeout=-1 if timeout is None else timeout)
+            else:
+                self._waking = False
+        if in_vain:
+            raise Empty
