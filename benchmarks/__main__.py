@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from .content import ContentError
-from .report import write
+from .report import read, write
 from .results import Results, speed
 from .servers import Server, start
 from .variants import VARIANTS, why_not
@@ -22,8 +22,9 @@ def main() -> None:
     options = _options()
     # Ended by its parent, too, this takes the servers along.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    results = Results()
+    results = read(options.output) if options.keep else Results()
     for name in options.workload:
+        results.forget(name)
         workload = WORKLOADS[name]
         with tempfile.TemporaryDirectory() as folder:
             try:
@@ -77,6 +78,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=_positive, default=5)
     parser.add_argument("--pages", type=_positive, help="pages a crawl, instead of the workload's")
     parser.add_argument("--quick", action="store_true", help="fewer pages: try it, believe nothing")
+    parser.add_argument(
+        "--keep", action="store_true", help="keep what the output says of other workloads"
+    )
     parser.add_argument("--output", type=Path, default=Path("docs/benchmarks"))
     return parser.parse_args()
 

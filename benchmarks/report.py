@@ -40,6 +40,19 @@ def write(results: Results, folder: Path) -> None:
     draw(results, folder / "results.svg")
 
 
+def read(folder: Path) -> Results:
+    """Return what :func:`write` wrote into *folder*."""
+    document = json.loads((folder / "results.json").read_text())
+    rounds = {
+        workload: {
+            variant: {int(number): one for number, one in measured.items()}
+            for variant, measured in variants.items()
+        }
+        for workload, variants in document["rounds"].items()
+    }
+    return Results(rounds, document["refusals"])
+
+
 def table(heads: list[str], rows: list[list[str]]) -> str:
     """Return a Markdown table, the first column to the left and the others to the right."""
     lines = [heads, ["---", *["--:"] * (len(heads) - 1)], *rows]

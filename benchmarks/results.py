@@ -21,6 +21,11 @@ class Results:
         """Keep what round *number* brought."""
         self.rounds.setdefault(workload, {}).setdefault(variant, {})[number] = measurement
 
+    def forget(self, workload: str) -> None:
+        """Drop all that is known about *workload*."""
+        self.rounds.pop(workload, None)
+        self.refusals.pop(workload, None)
+
     def refuse(self, workload: str, variant: str, reason: str) -> None:
         """Drop *variant* from *workload*, rounds that went well too, and keep the reason."""
         self.refusals.setdefault(workload, {})[variant] = reason

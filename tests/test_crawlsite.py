@@ -226,7 +226,7 @@ def test_every_page_that_links_lead_to_is_found_once(
     assert start["size"] == (PYTHON_DOCUMENTATION / "index.html").stat().st_size
     assert start["content_type"] == "text/html"
     assert 0 < start["latency"] < 60
-    assert {item["worker"] for item in run.items} == {
+    assert {item["worker"] for item in run.items} <= {
         f"crawlsite-worker-{number}" for number in range(1, 9)
     }
 
