@@ -182,6 +182,8 @@ class Shared:
         origin, target = split_url(request.url)
         if proxy and proxy.startswith("http") and origin.startswith("http:"):
             target = origin + target
+        elif not target.startswith("/"):
+            target = f"/{target}"
         set_option(pycurl.REQUEST_TARGET, target.encode())
         set_option(pycurl.TIMEOUT_MS, max(1, int(download.timeout * 1000)))
         set_option(pycurl.MAXFILESIZE_LARGE, download.maxsize)

@@ -87,15 +87,15 @@ def _tls_version(settings: Any, name: str, which: int, default: int) -> int:
 
 
 def split_url(url: str) -> tuple[str, str]:
-    """Return scheme and host part of *url*, without credentials, and what to ask for there.
+    """Return scheme and host part of *url*, without credentials, and what follows.
 
-    That is byte for byte what *url* says: libcurl would write escapes in upper case.
+    It ends before the fragment, and is as it stands: libcurl would write escapes in upper case.
     """
     origin, target = _URL.findall(url)[0]
     if "@" in origin:
         scheme, _, host = origin.partition("://")
         origin = f"{scheme}://{host.rpartition('@')[2]}"
-    return origin, target if target.startswith("/") else f"/{target}"
+    return origin, target
 
 
 def set_method(connection: Connection, request: Request) -> None:
