@@ -353,6 +353,8 @@ def test_verbatim_targets(client: Client, network: Network) -> None:
     with raw_server.serve(lambda target: raw_server.respond()) as proxy:
         through(client, proxy.url, "http://example.com/%7e?a=%2f", verbatim_url=True)
         assert proxy.heads[0].startswith(b"GET http://example.com/%7e?a=%2f HTTP/1.1\r\n")
+        through(client, proxy.url, "http://example.com", verbatim_url=True)
+        assert proxy.heads[1].startswith(b"GET http://example.com HTTP/1.1\r\n")
     for scheme in OPEN:
         url = f"{network.site('https')}/echo/%7e?"
         response = through(client, network.routes[scheme].url(), url, verbatim_url=True)
