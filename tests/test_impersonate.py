@@ -237,6 +237,15 @@ def test_arguments_and_options_change_the_fingerprint(tmp_path: Path) -> None:
     assert third.protocol == "h2"
 
 
+def test_a_version_that_is_asked_for_stands_above_that_of_the_browser(tmp_path: Path) -> None:
+    with tls_server.serve(tmp_path) as server:
+        metas: list[dict[str, Any]] = [{}, {"http_version": "1.1"}, {}]
+        requests = [{"url": f"{server.url}/{n}", "meta": meta} for n, meta in enumerate(metas)]
+        settings = {**IMPERSONATE, "THREADPOOL_HTTP_VERSION": "1.1", "CONCURRENT_REQUESTS": 1}
+        items, _ = fetch(tmp_path / "crawl", requests, settings)
+    assert [item["protocol"] for item in items] == ["HTTP/2", "HTTP/1.1", "HTTP/2"]
+
+
 def test_signals_come_while_the_bytes_do(tmp_path: Path) -> None:
     source = """
 from scrapy import Spider, signals

@@ -99,7 +99,9 @@ class _ImpersonateShared(Shared):
             raise ValueError(f"THREADPOOL_IMPERSONATE {error}") from None
 
     def place(self, request: Request, proxy: str | None) -> Hashable:
-        return (super().place(request, proxy), self._fingerprint(request).key)
+        # A version that is asked for, even the usual one, stands above the browser's.
+        asks_for_version = "http_version" in request.meta
+        return (super().place(request, proxy), self._fingerprint(request).key, asks_for_version)
 
     def prepare(
         self,
@@ -110,13 +112,17 @@ class _ImpersonateShared(Shared):
         proxy: str | None,
     ) -> None:
         fingerprint = self._fingerprint(request)
-        arguments = fingerprint.arguments
-        if (timeout := arguments.get("timeout")) is not None:
+        if (timeout := fingerprint.arguments.get("timeout")) is not None:
             download.timeout = min(download.timeout, timeout)
         super().prepare(connection, place, request, download, proxy)
         if fingerprint.has_browser_headers:
             lines = header_lines(request, own_headers(request))
             connection.set(pycurl.HTTPHEADER, [line for line in lines if line != b"Accept:"])
+        cast("_ImpersonatingHandle", connection.handle).impersonate(fingerprint)
+
+    def _set_route(self, connection: Connection, request: Request, proxy: str | None) -> None:
+        super()._set_route(connection, request, proxy)
+        arguments = self._fingerprint(request).arguments
         if "http_version" in arguments:
             connection.set(pycurl.HTTP_VERSION, _http_version(arguments["http_version"]))
         elif "http_version" not in request.meta:
@@ -124,7 +130,6 @@ class _ImpersonateShared(Shared):
         if interface := arguments.get("interface"):
             connection.set(pycurl.INTERFACE, interface)
         self._set_verification(connection, arguments.get("verify"))
-        cast("_ImpersonatingHandle", connection.handle).impersonate(fingerprint)
 
     def _set_verification(self, connection: Connection, verify: bool | str | None) -> None:
         options = self.options
