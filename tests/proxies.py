@@ -3,7 +3,6 @@
 import select
 import socket
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .certificates import make_certificate
+from .listening import connections_go_to
 from .nginx import free_port, wait_for_port
 from .parts import need
 
@@ -151,17 +151,8 @@ def socks4a() -> Iterator[SOCKS4aProxy]:
                     client.sendall(b"\0\x5a" + bytes(6))
                     _join(client, site)
 
-        def accept() -> None:
-            while True:
-                try:
-                    client, _ = listener.accept()
-                except OSError:
-                    return
-                threading.Thread(target=handle, args=(client,), daemon=True).start()
-
-        threading.Thread(target=accept, daemon=True).start()
-        yield proxy
-        listener.shutdown(socket.SHUT_RDWR)
+        with connections_go_to(handle, listener):
+            yield proxy
 
 
 def _text(reader: Any) -> str:

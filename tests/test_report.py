@@ -1,7 +1,6 @@
 """The report of a comparison, in a real browser."""
 
 import random
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from scrapy_threadpool.compare.plan import Download, Item, Run, Variant
 from scrapy_threadpool.compare.rounds import Target
 
 from .parts import need
+from .waiting import wait_until
 
 pytest.importorskip("plotly")
 pytest.importorskip("selenium")
@@ -65,6 +65,9 @@ def make_run(dice: random.Random, workers: int, speed: float, pages: int, **valu
     )
 
 
+SOON = 30
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of a long crawl with three variants, and with differences."""
@@ -106,7 +109,7 @@ def browser(report: Path, size: tuple[int, int], *, dark: bool = False) -> Itera
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
         driver.get(report.as_uri())
-        wait_for(lambda: not driver.find_elements(By.CSS_SELECTOR, ".picture:not(.drawn)"))
+        wait_until(lambda: not driver.find_elements(By.CSS_SELECTOR, ".picture:not(.drawn)"), SOON)
         yield driver
     finally:
         driver.quit()
@@ -117,13 +120,6 @@ def driver(report: Path) -> Iterator[WebDriver]:
     """A browser at a desk, with the report open."""
     with browser(report, DESKTOP) as driver:
         yield driver
-
-
-def wait_for(condition: Any) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def is_in_view(driver: WebDriver) -> bool:
@@ -172,7 +168,7 @@ def test_hovering_over_a_download_tells_url_status_and_seconds(driver: WebDriver
     driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", bars[0])
     ActionChains(driver).move_to_element(bars[0]).perform()
     find = "return document.querySelector('#figure-4 .hoverlayer')?.textContent || ''"
-    wait_for(lambda: "shop.example" in driver.execute_script(find))
+    wait_until(lambda: "shop.example" in driver.execute_script(find), SOON)
     text = driver.execute_script(find)
     assert "http://shop.example/catalogue/" in text
     assert "books-worker-" in text
@@ -194,7 +190,7 @@ def test_hovering_over_a_curve_tells_its_value(driver: WebDriver) -> None:
     actions = ActionChains(driver)
     actions.w3c_actions.pointer_action.move_to_location(x, y)
     actions.perform()
-    wait_for(lambda: "% within" in driver.execute_script(find))
+    wait_until(lambda: "% within" in driver.execute_script(find), SOON)
 
 
 def test_it_fits_a_phone(report: Path) -> None:
@@ -217,7 +213,7 @@ def test_it_is_dark_where_the_reader_wants_that(report: Path) -> None:
         scheme = {"name": "prefers-color-scheme", "value": "light"}
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
         assert min(color(driver, "body", "backgroundColor")) > 240
-        wait_for(lambda: max(color(driver, "#figure-0 .xtick text", "fill")) < 60)
+        wait_until(lambda: max(color(driver, "#figure-0 .xtick text", "fill")) < 60, SOON)
 
 
 def test_what_comes_from_the_site_is_text(driver: WebDriver) -> None:

@@ -1,7 +1,6 @@
 """The queue loses nothing, and wakes no more threads than it has to."""
 
 import threading
-import time
 from collections.abc import Callable
 from queue import Empty
 
@@ -9,14 +8,9 @@ import pytest
 
 from scrapy_threadpool.task_queue import TaskQueue
 
+from .waiting import wait_until
+
 SOON = 10
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + SOON
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 def waiting(queue: TaskQueue[int], count: int) -> Callable[[], bool]:
@@ -47,10 +41,10 @@ def test_an_item_wakes_one_thread_that_with_the_lowest_rank() -> None:
 
     for count, rank in enumerate((2, 3, 1)):
         start(work, rank)
-        until(waiting(queue, count + 1))
+        wait_until(waiting(queue, count + 1), SOON)
     for number in range(3):
         queue.put(number)
-        until(lambda: len(got) > number)  # noqa: B023 (it is called at once)
+        wait_until(lambda: len(got) > number, SOON)  # noqa: B023 (it is called at once)
         assert len(queue._waiting) == 2 - number
     assert got == [(1, 0), (2, 1), (3, 2)]
 
@@ -65,7 +59,7 @@ def test_who_leaves_an_item_behind_wakes_the_next() -> None:
 
     for count in range(2):
         start(work)
-        until(waiting(queue, count + 1))
+        wait_until(waiting(queue, count + 1), SOON)
     with queue.mutex:  # so that both items are there before a thread comes to take one
         queue.unfinished_tasks += 2
         queue.queue.extend([1, 2])
@@ -83,7 +77,7 @@ def test_waiting_has_an_end() -> None:
     assert queue.get_nowait() == 1
 
 
-def test_join_waits_for_items_that_were_handed_over() -> None:
+def test_join_waits_for_items_that_were_taken() -> None:
     queue: TaskQueue[int] = TaskQueue()
     release = threading.Event()
 
@@ -93,7 +87,7 @@ def test_join_waits_for_items_that_were_handed_over() -> None:
         queue.task_done()
 
     start(work)
-    until(waiting(queue, 1))
+    wait_until(waiting(queue, 1), SOON)
     queue.put(1)
     waits = start(queue.join)
     waits.join(0.05)
