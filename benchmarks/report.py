@@ -35,8 +35,7 @@ def write(results: Results, folder: Path) -> None:
     (folder / "results.json").write_text(
         json.dumps({"machine": machine, **asdict(results)}, indent=1) + "\n"
     )
-    order = [workload for workload in WORKLOADS if workload in results.workloads()]
-    tables = "\n".join(_section(results, workload) for workload in order)
+    tables = "\n".join(_section(results, workload) for workload in results.workloads())
     (folder / "results.md").write_text(f"# Results\n\n{listed(machine)}\n{_PICTURE}{tables}")
     draw(results, folder / "results.svg")
 

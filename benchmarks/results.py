@@ -6,6 +6,7 @@ from statistics import median
 from typing import Any
 
 from .variants import BASELINE
+from .workloads import WORKLOADS
 
 Measurement = dict[str, Any]
 
@@ -33,7 +34,7 @@ class Results:
 
     def workloads(self) -> list[str]:
         """Return the names of the workloads that something is known about."""
-        return list(dict.fromkeys([*self.rounds, *self.refusals]))
+        return [name for name in WORKLOADS if name in self.rounds or name in self.refusals]
 
     def variants(self, workload: str) -> list[str]:
         """Return the variants that were measured, fastest first."""

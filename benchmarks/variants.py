@@ -31,8 +31,9 @@ def _incubator(name: str, module: str) -> Variant:
 _OURS = {"ADDONS": {"scrapy_threadpool.Addon": 500}}
 
 
-def _trial(transport: str, **settings: Any) -> Variant:
-    return Variant({**_OURS, "THREADPOOL_TRANSPORT": transport, **settings}, trial=True)
+def _trial(transport: str, *needs: str, **settings: Any) -> Variant:
+    settings = {**_OURS, "THREADPOOL_TRANSPORT": transport, **settings}
+    return Variant(settings, needs=needs, trial=True)
 
 
 _SCRAPY = "scrapy.core.downloader.handlers"
@@ -61,8 +62,8 @@ VARIANTS = {
         needs=("scrapy_impersonate",),
     ),
     "trial-callbacks": _trial("benchmarks.trials.CallbacksTransport"),
-    "trial-curl_cffi": _trial("impersonate", THREADPOOL_IMPERSONATE=""),
-    "trial-wreq": _trial("benchmarks.trials.WreqTransport"),
+    "trial-curl_cffi": _trial("impersonate", "curl_cffi", THREADPOOL_IMPERSONATE=""),
+    "trial-wreq": _trial("benchmarks.trials.WreqTransport", "wreq"),
     "memory": Variant(_handler("benchmarks.memory.MemoryDownloadHandler"), ceiling=True),
 }
 
