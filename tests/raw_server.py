@@ -32,9 +32,10 @@ def respond(*headers: str, body: bytes = b"", status: str = "200 OK") -> bytes:
 
 
 def _head(reader: BinaryIO) -> bytes:
-    """Return the lines up to the empty one; nothing when the client has hung up."""
+    """Return the lines up to the empty one; nothing when the client has hung up or speaks TLS."""
     lines = takewhile(lambda line: line.strip(), iter(reader.readline, b""))
-    return b"".join(lines)
+    head = b"".join(lines)
+    return head if head[:1].isalpha() else b""
 
 
 @contextmanager

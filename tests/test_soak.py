@@ -27,7 +27,7 @@ def test_every_request_of_a_long_crawl_ends_once(tmp_path: Path) -> None:
     assert stats["threadpool/workers_given_up"] == 0
     pages = {key: value for key, value in stats.items() if key.startswith("threadpool/pages/")}
     assert sum(pages.values()) == stats["downloader/response_count"]
-    assert len(pages) == THREADS
+    assert 1 < len(pages) <= THREADS
     assert {sample.threads for sample in samples} == {THREADS}
     assert {sample.workers for sample in samples} == {THREADS}
 
