@@ -1,7 +1,7 @@
 """Between the event loop and a worker pool: calls go down, their outcomes come back up.
 
-What is ready together shares one wake-up of the loop, and comes back one by one. The loop may be
-asyncio's, with or without a Twisted reactor on top of it, or that of another reactor.
+Outcomes that are ready together share one wake-up of the loop, and come back one by one. The loop
+may be asyncio's, with or without a Twisted reactor on top of it, or that of another reactor.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Bridge(ABC):
     def __init__(self, pool: WorkerPool):
         self._pool = pool
         # Workers append, the loop's thread takes; each is one atomic step.
-        self._callbacks: deque[Callback] = deque()
+        self._calls: deque[Callback] = deque()
+        self._outcomes: deque[Callback] = deque()
         self._woken = False
         self._closed = threading.Event()
 
@@ -63,12 +64,7 @@ class Bridge(ABC):
 
     def call(self, function: Callable[..., object], *args: Any) -> None:
         """From any thread: have ``function(*args)`` called on the loop's thread, soon, in order."""
-        self._callbacks.append((function, args))
-        # The flag is read after the append and cleared before the deque is read, so that whatever
-        # is appended without waking the loop is found by the wake-up under way.
-        if not self._woken:
-            self._woken = True
-            self._wake()
+        self._add(self._calls, function, *args)
 
     def ask(self, function: Callable[..., Any], *args: Any) -> Any:
         """From a worker: have ``function(*args)`` called on the loop's thread, and wait for it.
@@ -91,10 +87,10 @@ class Bridge(ABC):
         return (waiter, *args)
 
     def flush(self) -> None:
-        """On the loop's thread: make the calls now that are due."""
-        for _ in range(len(self._callbacks)):
-            if self._callbacks:  # a call may have come here as well
-                self._call_next()
+        """On the loop's thread: make all calls and deliver all outcomes that are there."""
+        outcomes = _take_all(self._outcomes)
+        for callback in _take_all(self._calls) + outcomes:
+            _carry_out(callback)
 
     def close(self) -> None:
         """Deliver what is there; from now on nobody waits for the loop."""
@@ -111,32 +107,40 @@ class Bridge(ABC):
         except StopIteration as error:
             wrapped = RuntimeError("StopIteration")  # no awaitable can raise that: see PEP 479
             wrapped.__cause__ = error
-            self.call(self.fail, waiter, wrapped)
+            self._add(self._outcomes, self.fail, waiter, wrapped)
         except BaseException as error:
-            self.call(self.fail, waiter, error)
+            self._add(self._outcomes, self.fail, waiter, error)
             # The error's traceback holds this frame: without the waiter, which holds the error, in
             # it, they are freed when the request is done, and not by the garbage collector.
             del waiter, args
         else:
-            self.call(self._succeed, waiter, result)
+            self._add(self._outcomes, self._succeed, waiter, result)
+
+    def _add(
+        self, callbacks: deque[Callback], function: Callable[..., object], *args: object
+    ) -> None:
+        callbacks.append((function, args))
+        # The flag is read after the append and cleared before the deques are read, so that whatever
+        # is appended without waking the loop is found by the wake-up under way.
+        if not self._woken:
+            self._woken = True
+            self._wake()
 
     def _deliver(self) -> None:
-        # One in each turn of the loop: the objects that Scrapy makes for a response are gone before
-        # the next one comes. With many at once, the garbage collector ran for every response, and
-        # what it found alive each time led to full collections.
-        if self._callbacks:
-            self._call_next()
+        # One outcome in each turn of the loop: the objects that Scrapy makes for a response are
+        # gone before the next one comes. With many at once, the garbage collector ran for every
+        # response, and what it found alive each time led to full collections. Calls do not take
+        # turns: workers may wait for them, many times in a download. The outcome is taken first, so
+        # that what its worker called before is among the calls.
+        outcome = self._outcomes.popleft() if self._outcomes else None
+        for call in _take_all(self._calls):
+            _carry_out(call)
+        if outcome is not None:
+            _carry_out(outcome)
         self._woken = False
-        if self._callbacks:
+        if self._calls or self._outcomes:
             self._woken = True
             self._deliver_soon()
-
-    def _call_next(self) -> None:
-        function, args = self._callbacks.popleft()
-        try:
-            function(*args)
-        except Exception:  # it must not keep the others from being called
-            logger.exception("%r failed", function)
 
     @abstractmethod
     def _waiter(self) -> Any:
@@ -243,3 +247,16 @@ class _Answer:
         if self._error is not None:
             raise self._error
         return self._value
+
+
+def _take_all(callbacks: deque[Callback]) -> list[Callback]:
+    """Take what is there now; what comes meanwhile is for the next time."""
+    return [callbacks.popleft() for _ in range(len(callbacks))]
+
+
+def _carry_out(callback: Callback) -> None:
+    function, args = callback
+    try:
+        function(*args)
+    except Exception:  # it must not keep the others from being called
+        logger.exception("%r failed", function)

@@ -86,21 +86,37 @@ def test_outcomes_that_are_ready_together_share_one_wake_up(pool: WorkerPool) ->
     run(main, loop)
 
 
-def test_what_is_ready_together_takes_turns_with_the_rest_of_the_loop(pool: WorkerPool) -> None:
+def test_outcomes_that_are_ready_together_take_turns_with_the_rest_of_the_loop(
+    pool: WorkerPool,
+) -> None:
     async def main() -> None:
         bridge = Bridge.for_running_loop(pool)
-        loop = asyncio.get_running_loop()
-        seen: list[str] = []
-
-        def note() -> None:
-            seen.append("call")
-            loop.call_soon(seen.append, "turn")
-
-        for _ in range(3):
-            bridge.call(note)
-        while len(seen) < 6:
+        waiters: list[Any] = [bridge.run(str) for _ in range(3)]
+        assert pool.join(SOON)
+        done = []
+        while not done or done[-1] < 3:
             await asyncio.sleep(0)
-        assert seen == ["call", "turn"] * 3
+            done.append(sum(waiter.done() for waiter in waiters))
+        assert done == [0, 1, 2, 3] or done == [1, 2, 3]
+
+    run(main)
+
+
+def test_workers_that_ask_are_answered_in_the_same_turn(pool: WorkerPool) -> None:
+    async def main() -> None:
+        bridge = Bridge.for_running_loop(pool)
+        asked: list[int] = []
+        waiters: list[Any] = [bridge.run(bridge.ask, asked.append, number) for number in range(4)]
+        deadline = time.monotonic() + SOON
+        while len(bridge._calls) < 4 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        turns = 0
+        while not asked:
+            await asyncio.sleep(0)
+            turns += 1
+        assert sorted(asked) == [0, 1, 2, 3]
+        assert turns <= 2
+        await asyncio.gather(*waiters)
 
     run(main)
 
