@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 HeaderList = Iterable[tuple[bytes, bytes]]
 
+#: Seconds; in milliseconds, as clients count, more would be too much for 31 bits
+_LONGEST_TIMEOUT = 2_000_000
+
 
 @dataclass
 class RawResponse:
@@ -109,9 +112,10 @@ class Download:
     def __init__(self, request: Request, rules: DownloadRules, ask: Callable[..., Any]):
         meta = request.meta
         self.request = request
-        self.timeout = float(meta.get("download_timeout") or rules.timeout)
-        self.maxsize: int = meta.get("download_maxsize", rules.maxsize)
-        self.warnsize: int = meta.get("download_warnsize", rules.warnsize)
+        timeout = float(meta.get("download_timeout") or rules.timeout)
+        self.timeout = min(timeout, _LONGEST_TIMEOUT)
+        self.maxsize = int(meta.get("download_maxsize", rules.maxsize) or 0)
+        self.warnsize = int(meta.get("download_warnsize", rules.warnsize) or 0)
         self._rules = rules
         self._ask = ask
         self.worker: str | None = None

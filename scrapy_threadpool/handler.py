@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet, WeakValueDictionary
 
 from scrapy import signals
-from scrapy.exceptions import NotSupported, StopDownload
+from scrapy.exceptions import NotConfigured, NotSupported, StopDownload
 from scrapy.extensions.telnet import update_telnet_vars
 from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.defer import deferred_from_coro
@@ -47,7 +47,7 @@ class ThreadPoolDownloadHandler:
 
     The handlers of a crawler share their pools, whichever schemes they are for.
 
-    :raises ValueError: a setting has a value that is not allowed.
+    :raises NotConfigured: a setting has a value that is not allowed; the spider is closed.
     """
 
     lazy = False
@@ -57,7 +57,7 @@ class ThreadPoolDownloadHandler:
             self._pools = _Pools.acquire(crawler)
         except ValueError as error:
             _refuse(crawler, error)
-            raise
+            raise NotConfigured(str(error)) from error
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -147,8 +147,15 @@ class _Pools:
 
     def _start(self) -> None:
         self._engine = self._crawler.engine
-        for pool in self._by_name.values():
-            pool.start()
+        for name, pool in self._by_name.items():
+            try:
+                pool.start()
+            except RuntimeError as error:
+                setting = settings.name_of(self._crawler.settings, name, "threads")
+                message = "%s must be less than %d: %s"
+                self._close_spider(
+                    "threadpool_wrong_setting", message, setting, pool.usage.size, error
+                )
 
     def awaits(self, request: Request) -> bool:
         """Return whether the engine waits for *request*."""
@@ -187,18 +194,21 @@ class _Pools:
 
     def _check_stuck(self) -> None:
         stuck = sum(pool.stuck() for pool in self._by_name.values())
-        if stuck > self._most_stuck and not self._closing and self._spider_open():
-            self._closing = True
-            logger.error(
+        if stuck > self._most_stuck:
+            self._close_spider(
+                "threadpool_stuck_workers",
                 "%d workers are stuck in calls that do not come back, more than "
                 "THREADPOOL_MAX_STUCK_WORKERS = %d: closing the spider",
                 stuck,
                 self._most_stuck,
             )
-            deferred_from_coro(self._engine.close_spider_async(reason="threadpool_stuck_workers"))
 
-    def _spider_open(self) -> bool:
-        return self._engine is not None and self._engine.spider is not None
+    def _close_spider(self, reason: str, message: str, *args: object) -> None:
+        """Log *message* and close the spider, if it is open and nothing else closes it."""
+        if not self._closing and self._engine is not None and self._engine.spider is not None:
+            self._closing = True
+            logger.error(message, *args)
+            deferred_from_coro(self._engine.close_spider_async(reason=reason))
 
     def _report(self) -> None:
         for name, pool in self._by_name.items():

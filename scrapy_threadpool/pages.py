@@ -68,11 +68,12 @@ class PageProcessingMiddleware(HttpCompressionMiddleware):
         return processed
 
     @staticmethod
-    def _decode(body: bytes, encoding: bytes, max_size: int) -> bytes:
-        decoded = _gunzip(body, max_size) if encoding in (b"gzip", b"x-gzip") else None
-        if decoded is None:
-            return HttpCompressionMiddleware._decode(body, encoding, max_size)
-        return decoded
+    def _decode(body: bytes, encoding: bytes, max_size: Any) -> bytes:
+        if encoding in (b"gzip", b"x-gzip") and isinstance(max_size, int) and max_size >= 0:
+            decoded = _gunzip(body, max_size)
+            if decoded is not None:
+                return decoded
+        return HttpCompressionMiddleware._decode(body, encoding, max_size)
 
     def _close(self) -> None:
         if self._pool is not None and self._bridge is not None:

@@ -171,7 +171,8 @@ def transports(settings: BaseSettings) -> dict[str, TransportSettings]:
     """
     entries = get(settings, "THREADPOOL_TRANSPORTS")
     if entries is None:
-        threads = get(settings, "NUMBER_OF_THREADS") or settings.getint("CONCURRENT_REQUESTS")
+        most = max(0, settings.getint("CONCURRENT_REQUESTS"))
+        threads = get(settings, "NUMBER_OF_THREADS") or most
         transport = get(settings, "THREADPOOL_TRANSPORT")
         entries = {DEFAULT_TRANSPORT: {"transport": transport, "threads": threads or None}}
     else:

@@ -1,6 +1,7 @@
 """What the add-on makes of a user's settings."""
 
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from scrapy.settings import Settings
 
 from scrapy_threadpool import Addon, ThreadPoolDownloadHandler
 
-from .crawling import ADDON, MODES, crawl
+from .crawling import ADDON, ASYNCIO, MODES, crawl
 from .server import serve
 
 OURS = "scrapy_threadpool.ThreadPoolDownloadHandler"
@@ -152,12 +153,60 @@ def test_a_handler_of_the_user_downloads(tmp_path: Path) -> None:
     assert "http requests are not downloaded by worker threads" in done.log
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_wrong_setting_of_scrapy_closes_the_spider(tmp_path: Path, mode: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "wrong", "message"),
+    [
+        *(
+            (
+                mode,
+                {"DOWNLOAD_TLS_MIN_VERSION": "SSLv3"},
+                "Unknown DOWNLOAD_TLS_MIN_VERSION value: SSLv3; it must be one of TLSv1.0",
+            )
+            for mode in MODES
+        ),
+        (
+            ASYNCIO,
+            {"DOWNLOADER_CLIENT_TLS_CIPHERS": ["AES"]},
+            "DOWNLOADER_CLIENT_TLS_CIPHERS must be a string, not ['AES']",
+        ),
+        (
+            ASYNCIO,
+            {"DOWNLOAD_BIND_ADDRESS": ["127.0.0.1", "x"]},
+            "DOWNLOAD_BIND_ADDRESS and request.meta['bindaddress'] must be a host, or a pair of a "
+            "host and a port, not ['127.0.0.1', 'x']",
+        ),
+        (
+            ASYNCIO,
+            {
+                "THREADPOOL_TRANSPORTS": {
+                    "default": {"transport": "curl", "threads": 1, "zeal": 1, "1": 2}
+                }
+            },
+            "THREADPOOL_TRANSPORTS['default']: unknown option zeal, 1; there is none",
+        ),
+    ],
+)
+def test_a_wrong_setting_that_comes_to_light_late_closes_the_spider(
+    tmp_path: Path, mode: str, wrong: dict[str, Any], message: str
+) -> None:
     """Scrapy would go on without the handler, and fail each request."""
-    settings = {**ADDON, **MODES[mode], "DOWNLOAD_TLS_MIN_VERSION": "SSLv3"}
+    settings = {**ADDON, **MODES[mode], **wrong}
     result = crawl(tmp_path, SPIDER, settings=settings, url="http://127.0.0.1:9")
-    message = "ERROR: Unknown DOWNLOAD_TLS_MIN_VERSION value: SSLv3; it must be one of TLSv1.0"
-    assert result.log.count(message) == 1
+    assert result.log.count(f"ERROR: {message}") == 1
+    assert "Traceback" not in result.log
     assert result.stats["finish_reason"] == "threadpool_wrong_setting"
     assert "downloader/request_count" not in result.stats
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process")
+def test_more_threads_than_the_system_gives_close_the_spider(tmp_path: Path) -> None:
+    limit = """
+import resource
+with open("/proc/self/statm") as statm:
+    memory = int(statm.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (memory + 1_000_000_000, resource.RLIM_INFINITY))
+"""
+    settings = {**ADDON, "NUMBER_OF_THREADS": 2000}
+    result = crawl(tmp_path, limit + SPIDER, settings=settings, url="http://127.0.0.1:9")
+    assert result.log.count("ERROR: NUMBER_OF_THREADS must be less than 2000: can't start") == 1
+    assert result.stats["finish_reason"] == "threadpool_wrong_setting"

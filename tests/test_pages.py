@@ -6,9 +6,13 @@ import zlib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import brotli
 import pytest
+from scrapy.downloadermiddlewares.httpcompression import HttpCompressionMiddleware
+
+from scrapy_threadpool.pages import PageProcessingMiddleware
 
 from .crawling import ADDON, ASYNCIO, MODES, Crawl, crawl
 
@@ -135,6 +139,17 @@ def observed(result: Crawl) -> dict[str, object]:
         )
     }
     return {"items": sorted(items, key=lambda item: item["url"]), "stats": stats}
+
+
+@pytest.mark.parametrize("limit", [None, 1e6, 1_000_000, 100, 0, -1, -2])
+def test_size_limits_of_every_kind_are_as_with_scrapy(limit: Any) -> None:
+    def outcome(middleware: type[HttpCompressionMiddleware]) -> bytes | type[Exception]:
+        try:
+            return middleware._decode(gzip.compress(BODY), b"gzip", limit)
+        except Exception as error:
+            return type(error)
+
+    assert outcome(PageProcessingMiddleware) == outcome(HttpCompressionMiddleware)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -106,6 +106,7 @@ def test_right_values(name: str, value: object, expected: object) -> None:
         ({"CONCURRENT_REQUESTS": 5}, 5),
         ({"NUMBER_OF_THREADS": 3, "CONCURRENT_REQUESTS": 5}, 3),
         ({"CONCURRENT_REQUESTS": 0}, 16),  # Scrapy's word for no limit
+        ({"CONCURRENT_REQUESTS": -5}, 16),
     ],
 )
 def test_number_of_threads(values: dict[str, Any], threads: int) -> None:

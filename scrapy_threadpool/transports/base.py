@@ -32,7 +32,8 @@ class Transport(ABC):
         :raises ValueError: an option is unknown or has a value that is not allowed.
         """
         if options:
-            raise ValueError(f"unknown option {', '.join(sorted(options))}; there is none")
+            names = ", ".join(map(str, options))
+            raise ValueError(f"unknown option {names}; there is none")
         return None
 
     @classmethod
