@@ -18,7 +18,10 @@ from urllib.parse import parse_qs, urlsplit
 
 @dataclass(frozen=True)
 class Received:
-    """A request as it came over the wire; *connection* is a number, from 1 in order of opening."""
+    """A request as it came over the wire, and from which address.
+
+    *connection* is a number, from 1 in order of opening.
+    """
 
     method: str
     target: str
@@ -27,6 +30,7 @@ class Received:
     body: bytes
     connection: int
     at: float
+    client: str
 
     @property
     def path(self) -> str:
@@ -90,7 +94,14 @@ class _Handler(BaseHTTPRequestHandler):
             headers.append((name, value[1:] if value.startswith(" ") else value))
         length = next((int(v) for n, v in headers if n.lower() == "content-length"), 0)
         self.received = Received(
-            method, target, version, headers, self.rfile.read(length), self._connection, time.time()
+            method,
+            target,
+            version,
+            headers,
+            self.rfile.read(length),
+            self._connection,
+            time.time(),
+            self.client_address[0],
         )
         self.server.shared.received.append(self.received)
         return True

@@ -1,20 +1,27 @@
 """The curl transport sends what the request says and nothing else, and returns what came."""
 
+import ctypes
 import json
 import logging
+import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import pycurl
 import pytest
 from scrapy import Request, signals
 from scrapy.exceptions import StopDownload
 
 from scrapy_threadpool import _compat as exceptions
 from scrapy_threadpool.download import Download
+from scrapy_threadpool.transports import curl
 from scrapy_threadpool.transports.connections import Connection, IdleConnections
+from scrapy_threadpool.transports.curl import CurlTransport
 
 from .certificates import make_certificate
 from .curl_client import Client, MakeClient
@@ -49,6 +56,11 @@ def tls_server(certificate: tuple[Path, Path]) -> Iterator[Server]:
 def own_headers(one: Received) -> list[tuple[str, str]]:
     """Return the headers but those without which there is no request."""
     return [(name, value) for name, value in one.headers if name != "Host"]
+
+
+def idle(client: Client) -> list[Connection]:
+    shared = client._shared
+    return [one for _, one in (*shared.plain._idle.values(), *shared.streaming._idle.values())]
 
 
 # What is sent
@@ -433,6 +445,23 @@ def test_the_size_limit(
     assert len(client.fetch(f"{server.url}{path}").body) == 1000
 
 
+def test_a_negative_size_limit_is_exceeded_by_everything(client: Client, server: Server) -> None:
+    with pytest.raises(exceptions.DownloadCancelledError, match=r"larger than download max size"):
+        client.fetch(f"{server.url}/page", meta={"download_maxsize": -1})
+
+
+@pytest.mark.parametrize("limit", [None, 1e6])
+def test_size_limits_that_are_no_whole_number(
+    client: Client, server: Server, limit: float | None
+) -> None:
+    assert client.fetch(f"{server.url}/page", meta={"download_maxsize": limit}).status == 200
+
+
+def test_a_timeout_without_end(client: Client, server: Server) -> None:
+    meta = {"download_timeout": float("inf")}
+    assert client.fetch(f"{server.url}/page", meta=meta).status == 200
+
+
 def test_the_size_from_which_on_to_warn(
     client: Client, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -589,14 +618,20 @@ def test_a_busy_crawl_gets_more_than_the_limit() -> None:
 
 
 def test_closing_closes_all() -> None:
-    idle, made = counted(5)
+    idle, _ = counted(5)
     used = idle.take("a")
     resting = idle.take("b")
     idle.give("b", resting)
     idle.close()
     assert [one.handle.closed for one in (used, resting)] == [0, 1]  # type: ignore[attr-defined]
-    idle.give("a", used)
-    assert [one.handle.closed for one in made] == [1, 1]  # type: ignore[attr-defined]
+
+
+def test_after_closing_connections_are_kept_again() -> None:
+    idle, made = counted(1)
+    idle.give("a", idle.take("a"))
+    idle.close()
+    idle.give("a", idle.take("a"))
+    assert idle.take("a") is made[1]
 
 
 def test_options_are_set_only_when_they_change() -> None:
@@ -647,6 +682,70 @@ def test_idle_handles_keep_no_download_alive(client: Client, server: Server) -> 
     del download
     gc.collect()
     assert gone() is None
+
+
+def test_idle_handles_keep_no_body_alive(client: Client, server: Server) -> None:
+    body = b"x" * 1000
+    client.fetch(f"{server.url}/page", method="POST", body=body)
+    assert all(body not in vars(connection)["_options"].values() for connection in idle(client))
+    assert client.fetch(f"{server.url}/page").status == 200
+    assert [one.method for one in server.received] == ["POST", "GET"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="loopback has one address only")
+def test_a_bind_address_does_not_stay_for_the_next_place(
+    make_client: MakeClient, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(curl, "MOST_IDLE", 1)
+    client = make_client()
+    for address in ("127.0.0.9", None, "127.0.0.8"):
+        client.fetch(f"{server.url}/page", meta={"bindaddress": address})
+    assert [one.client for one in server.received] == ["127.0.0.9", "127.0.0.1", "127.0.0.8"]
+
+
+def test_no_memory_for_a_body(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not curl.has_memory_handles():
+        pytest.skip("this system has no memory handles")
+    client = Client({})
+    with monkeypatch.context() as patch:
+        patch.setattr(ctypes, "string_at", Mock(side_effect=MemoryError))
+        with pytest.raises(MemoryError):
+            client.fetch(f"{server.url}/bytes?size=5000000")
+    assert len(client.fetch(f"{server.url}/bytes?size=10").body) == 10
+    assert client.fetch(f"{server.url}/status?code=204").body == b""
+    client.transport.close()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [(pycurl.CAINFO, 5), (pycurl.LOW_SPEED_LIMIT, "5"), (pycurl.CAINFO, ["5"])]
+)
+def test_extra_options_of_the_wrong_type(option: int, value: object) -> None:
+    transport = type("Extra", (CurlTransport,), {"extra_options": {option: value}})
+    with pytest.raises(ValueError, match=f"libcurl's option {option} takes no "):
+        Client({}, transport)
+
+
+def test_an_extra_option_that_is_a_function(server: Server) -> None:
+    purposes = []
+
+    def open_socket(purpose: int, address: Any) -> socket.socket:
+        purposes.append(purpose)
+        return socket.socket(address.family, address.socktype, address.protocol)
+
+    options = {pycurl.OPENSOCKETFUNCTION: open_socket}
+    client = Client({}, type("Extra", (CurlTransport,), {"extra_options": options}))
+    assert client.fetch(f"{server.url}/page").status == 200
+    assert purposes == [pycurl.SOCKTYPE_IPCXN]
+    client.transport.close()
+
+
+def test_the_successor_of_the_only_worker_keeps_connections(client: Client, server: Server) -> None:
+    client.fetch(f"{server.url}/page")
+    client.transport.close()
+    client.transport = type(client.transport)(client._shared)
+    for _ in range(3):
+        client.fetch(f"{server.url}/page")
+    assert server.connections == 2
 
 
 def test_echo_is_what_was_sent(client: Client, server: Server) -> None:

@@ -73,7 +73,6 @@ class IdleConnections:
         self._make = make
         self._limit = limit
         self._made = 0
-        self._closed = False
         self._lock = threading.Lock()
         self._idle: OrderedDict[int, tuple[Hashable, Connection]] = OrderedDict()
         self._by_place: dict[Hashable, list[Connection]] = {}
@@ -92,11 +91,8 @@ class IdleConnections:
     def give(self, place: Hashable, connection: Connection) -> None:
         """Take back *connection*, which leads to *place*."""
         with self._lock:
-            if not self._closed:
-                self._idle[id(connection)] = (place, connection)
-                self._by_place.setdefault(place, []).append(connection)
-                return
-        connection.handle.close()
+            self._idle[id(connection)] = (place, connection)
+            self._by_place.setdefault(place, []).append(connection)
 
     def _remove(self, place: Hashable, index: int) -> Connection:
         connections = self._by_place[place]
@@ -107,10 +103,10 @@ class IdleConnections:
         return connection
 
     def close(self) -> None:
-        """Close all idle connections, and those in use when they are given back."""
+        """Close all idle connections."""
         with self._lock:
-            self._closed = True
             idle = [connection for _, connection in self._idle.values()]
+            self._made -= len(idle)
             self._idle.clear()
             self._by_place.clear()
         for connection in idle:

@@ -62,7 +62,9 @@ class CurlTransport(Transport):
 
     @classmethod
     def _make_shared(cls, crawler: Crawler) -> Shared:
-        return Shared(crawler, cls.extra_options)
+        shared = Shared(crawler, cls.extra_options)
+        shared.try_options()
+        return shared
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, options: Mapping[str, Any], shared: Shared) -> Self:
@@ -136,6 +138,7 @@ class Shared:
         self._http_version = get_setting(settings, "THREADPOOL_HTTP_VERSION")
         self._http_versions = http_versions()
         self._bind_address = settings.get("DOWNLOAD_BIND_ADDRESS")
+        _host_and_port(self._bind_address)
         self.streaming = IdleConnections(self.make_streaming, MOST_IDLE)
         self.plain = self.streaming
         self._describes_tls = settings.getbool("DOWNLOADER_CLIENT_TLS_VERBOSE_LOGGING")
@@ -143,6 +146,18 @@ class Shared:
             self.plain = IdleConnections(self._make_plain, MOST_IDLE)
         self._users = 0
         self._lock = threading.Lock()
+
+    def try_options(self) -> None:
+        """Make a handle of each kind.
+
+        :raises ValueError: libcurl does not take one of the options.
+        """
+        self.make_streaming().handle.close()
+        if self.plain is not self.streaming:
+            try:
+                self._make_plain().handle.close()
+            except ValueError:  # such as a callback, which only pycurl can give to libcurl
+                self.plain = self.streaming
 
     def open(self) -> None:
         """Count one more transport that uses this."""
@@ -186,7 +201,7 @@ class Shared:
             target = f"/{target}"
         set_option(pycurl.REQUEST_TARGET, target.encode())
         set_option(pycurl.TIMEOUT_MS, max(1, int(download.timeout * 1000)))
-        set_option(pycurl.MAXFILESIZE_LARGE, download.maxsize)
+        set_option(pycurl.MAXFILESIZE_LARGE, max(0, download.maxsize))
         set_method(connection, request)
         set_option(pycurl.HTTPHEADER, header_lines(request, request.headers))
         if connection.prepared_for != place:
@@ -201,8 +216,7 @@ class Shared:
             allowed = ", ".join(self._http_versions)
             raise ValueError(f"http_version must be one of {allowed}, not {version!r}")
         connection.set(pycurl.HTTP_VERSION, HTTP_VERSIONS[str(version)])
-        bind = request.meta.get("bindaddress") or self._bind_address
-        host, port = (bind, 0) if isinstance(bind, str) or not bind else bind
+        host, port = _host_and_port(request.meta.get("bindaddress") or self._bind_address)
         connection.set(pycurl.INTERFACE, f"host!{host}" if host else None)
         connection.set(pycurl.LOCALPORT, port)
         connection.set(pycurl.PROXY, proxy or "")
@@ -230,8 +244,30 @@ class Shared:
         return self.make(handle)
 
     def make(self, handle: Handle) -> Connection:
-        """Return a connection with *handle* and the options that all requests share."""
+        """Return a connection with *handle* and the options that all requests share.
+
+        :raises ValueError: libcurl does not take one of them.
+        """
         connection = Connection(handle)
         for option, value in self.options.items():
-            connection.set(option, value)
+            try:
+                connection.set(option, value)
+            except (TypeError, ValueError, pycurl.error) as error:
+                handle.close()
+                raise ValueError(f"libcurl's option {option} takes no {value!r}") from error
         return connection
+
+
+def _host_and_port(address: Any) -> tuple[str | None, int]:
+    """Return the parts of a bind address, as Scrapy takes it.
+
+    :raises ValueError: it is none.
+    """
+    is_pair = isinstance(address, (list, tuple)) and len(address) == 2
+    host, port = address if is_pair else (address, 0)
+    if not isinstance(host or "", str) or not isinstance(port, int):
+        raise ValueError(
+            "DOWNLOAD_BIND_ADDRESS and request.meta['bindaddress'] must be a host, or a pair of a "
+            f"host and a port, not {address!r}"
+        )
+    return host or None, port

@@ -52,7 +52,7 @@ FIXED_OPTIONS: dict[int, object] = {
 def tls_options(settings: Any) -> dict[int, object]:
     """Return the options for what *settings* say of TLS.
 
-    :raises ValueError: there is no such TLS version.
+    :raises ValueError: one of them has a value that is not allowed.
     """
     verify = verifies_certificates(settings)
     lowest = _tls_version(settings, "DOWNLOAD_TLS_MIN_VERSION", 0, pycurl.SSLVERSION_DEFAULT)
@@ -65,6 +65,8 @@ def tls_options(settings: Any) -> dict[int, object]:
         pycurl.SSLVERSION: lowest | highest,
     }
     if ciphers := settings.get("DOWNLOADER_CLIENT_TLS_CIPHERS"):
+        if not isinstance(ciphers, str):
+            raise ValueError(f"DOWNLOADER_CLIENT_TLS_CIPHERS must be a string, not {ciphers!r}")
         options[pycurl.SSL_CIPHER_LIST] = ciphers
     if verify:
         paths = ssl.get_default_verify_paths()

@@ -74,6 +74,8 @@ def transfer(
             )
 
     done = handle.transfer(download, on_head)
+    if request.body:
+        connection.set(pycurl.POSTFIELDS, b"")  # an idle connection must not keep it
     connection.note_transfer(place)
     learn(connection, request)
     head = None if download.started else parse_head(done.head)

@@ -130,6 +130,12 @@ class StreamingHandle(pycurl.Curl):  # type: ignore[misc]
         self.tls = ""
         self.interrupted = False
 
+    def unsetopt(self, option: int) -> None:
+        if option == pycurl.INTERFACE:  # pycurl refuses to, and to libcurl this is the same
+            self.setopt(option, "")
+        else:
+            super().unsetopt(option)
+
     def describe_tls(self) -> None:
         """Note in ``tls`` what libcurl says of each TLS handshake."""
 
@@ -261,20 +267,26 @@ class _MemoryStream:
         if not self.file:
             raise MemoryError("no memory for a stream")
 
+    def begin(self) -> None:
+        """Begin anew, whatever became of what was written before."""
+        if not self.file:
+            self._open()
+        self._libraries.fseek(self.file, 0, os.SEEK_SET)
+        self._size.value = 0  # only glibc updates it when nothing is written
+
     def take(self) -> bytes:
-        """Return what was written to the stream, and begin it anew."""
+        """Return what was written to the stream since :meth:`begin`."""
         self._libraries.fflush(self.file)  # which updates the size
         size = self._size.value
-        data = ctypes.string_at(self._data, size)
-        if size > _MOST_KEPT:
-            self._close()
-            self._open()
-        else:
-            self._libraries.fseek(self.file, 0, os.SEEK_SET)
-        return data
+        try:
+            return ctypes.string_at(self._data, size)
+        finally:
+            if size > _MOST_KEPT:
+                self._close()
 
     def _close(self) -> None:
         self._libraries.fclose(self.file)
+        self.file = None
         self._libraries.free(self._data)
 
     def __del__(self) -> None:
@@ -321,12 +333,17 @@ class MemoryHandle:
     def setopt(self, option: int, value: Any) -> None:
         """Set *option* to an int, str, bytes, or list of str or bytes.
 
+        :raises TypeError: that is no value for the option, or it takes what only pycurl gives it.
         :raises ValueError: a string has a NUL byte.
         :raises pycurl.error: libcurl does not take the value.
         """
-        if isinstance(value, int):
-            wide = option >= 30000
-            self._set(option, ctypes.c_int64(value) if wide else ctypes.c_long(value))
+        kind = option // 10000
+        if kind not in ((0, 3) if isinstance(value, int) else (1,)):
+            raise TypeError(f"libcurl's option {option} does not take {value!r}")
+        if kind == 3:
+            self._set(option, ctypes.c_int64(value))
+        elif kind == 0:
+            self._set(option, ctypes.c_long(value))
         elif isinstance(value, (list, tuple)):
             self._set_list(option, value)
         elif option == pycurl.POSTFIELDS:
@@ -358,6 +375,8 @@ class MemoryHandle:
 
     def transfer(self, download: Download, on_head: Callable[[bytes], None]) -> Transfer:
         head, body = _streams.head, _streams.body
+        head.begin()
+        body.begin()
         self._interrupt.raw = b"\0\0"
         self._error.value = b""
         if self._files != (head.file, body.file):
