@@ -106,6 +106,7 @@ class Download:
     :ivar begun: when a worker began with it.
     :ivar ended: when that worker was done with it.
     :ivar cancelled: whether nobody waits for it any more.
+    :ivar overdue: whether it was interrupted because it took longer than its timeout.
     :ivar awaited: whether the engine waited for it when it began.
     """
 
@@ -123,6 +124,7 @@ class Download:
         self.begun: float | None = None
         self.ended: float | None = None
         self.cancelled = False
+        self.overdue = False
         self.awaited = False
         self.seat: Any = None
         self._wants_headers = rules.listens(signals.headers_received)

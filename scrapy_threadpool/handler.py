@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet, WeakValueDictionary
 
@@ -287,8 +288,8 @@ def _request(state: WorkerState) -> Request | None:
 
 def _log(download: Download, outcome: object, size: int) -> None:
     if logger.isEnabledFor(logging.DEBUG):
-        begun, ended = download.begun, download.ended
-        seconds = ended - begun if begun is not None and ended is not None else 0.0
+        ended = download.ended or monotonic()  # one that hangs has not ended
+        seconds = 0.0 if download.begun is None else ended - download.begun
         logger.debug(
             "%s: %s: %s, %.3f s, %d bytes",
             download.worker or "no worker",

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds beyond its timeout that a download may take to come back from its worker
-_GRACE = 1.0
+#: Seconds beyond its timeout after which a download is interrupted, and after which it must be back
+_PATIENCE, _GRACE = 0.25, 1.0
 #: Seconds to wait at the end for workers that are stuck in a call, and for those that are closing
 _STUCK_WAIT, _CLOSING_WAIT = 1.5, 15.0
 
@@ -133,16 +133,18 @@ class TransportPool:
                 name, kind = self._entry.transport, type(response).__name__
                 raise TypeError(f"{name} returned {kind}, which is no response")
             return response
-        except _SCRAPY_ERRORS:
-            raise
         except BaseException as error:
+            if download.overdue:
+                raise _timeout(download) from error
+            if isinstance(error, _SCRAPY_ERRORS):
+                raise
             text = "".join(traceback.format_exception_only(error)).strip()
             raise DownloadFailedError(text) from error
         finally:
             download.ended = monotonic()
 
     def watch(self, wanted: Callable[[Request], bool]) -> None:
-        """Drop or stop the downloads that are not *wanted* any more, and give up those overdue.
+        """Drop or stop the downloads that are not *wanted* any more, and end those overdue.
 
         To be called every now and then.
         """
@@ -156,7 +158,11 @@ class TransportPool:
                 continue
             if download.cancelled:  # once more: a transport may miss it while it starts
                 self._interrupt(download)
-            if now >= state.since + download.timeout + _GRACE:
+            overdue = now - state.since - download.timeout
+            if _PATIENCE <= overdue < _GRACE:
+                download.overdue = True
+                self._interrupt(download)
+            elif overdue >= _GRACE:
                 assert self._bridge is not None
                 self._bridge.flush()  # it may have come back while the loop was busy
                 if download.ended is None:
@@ -164,7 +170,7 @@ class TransportPool:
 
     def _give_up(self, state: WorkerState, download: Download, seconds: float) -> None:
         assert self._workers is not None
-        url, timeout = download.request.url, download.timeout
+        url = download.request.url
         try:
             successor = self._workers.give_up(state)
         except RuntimeError as error:  # the system has no more threads to give
@@ -181,9 +187,7 @@ class TransportPool:
                 successor,
             )
             self.usage.given_up += 1
-        self._fail(
-            download, DownloadTimeoutError(f"Getting {url} took longer than {timeout} seconds.")
-        )
+        self._fail(download, _timeout(download))
         self._on_stuck()
 
     def stuck(self) -> int:
@@ -305,6 +309,11 @@ class _Seat:
                 self.transport.interrupt()
             except Exception:
                 logger.exception("%r cannot be interrupted", self.transport)
+
+
+def _timeout(download: Download) -> DownloadTimeoutError:
+    url, seconds = download.request.url, download.timeout
+    return DownloadTimeoutError(f"Getting {url} took longer than {seconds} seconds.")
 
 
 def request_download(state: WorkerState) -> Download | None:

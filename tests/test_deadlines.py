@@ -6,7 +6,8 @@ import pytest
 
 from .crawling import ADDON, MODES, Crawl, crawl_in_each_mode, start
 
-# /hang/<seconds> ignores every timeout; all others answer at once.
+# /hang/<seconds> ignores every timeout, /listen waits until it is interrupted; all others answer at
+# once.
 SOURCE = """
 import re, threading, time
 from scrapy import Request, Spider
@@ -17,7 +18,16 @@ from scrapy_threadpool import Transport, workers
 
 
 class HangingTransport(Transport):
+    def __init__(self):
+        self.interrupted = threading.Event()
+
+    def interrupt(self):
+        self.interrupted.set()
+
     def fetch(self, request, download):
+        self.interrupted.clear()
+        if "/listen" in request.url and self.interrupted.wait(60):
+            raise OSError("interrupted")
         if seconds := re.search("/(?:hang|wait)/([0-9.]+)", request.url):
             time.sleep(float(seconds[1]))
         return TextResponse(request.url)
@@ -120,6 +130,12 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Crawl]:
             settings={**SETTINGS, "NUMBER_OF_THREADS": 1, "DOWNLOAD_TIMEOUT": 0.5},
             paths=[(f"wait/0.7?{number}", None) for number in range(5)],
         ),
+        "interrupted": start(
+            folder / "interrupted",
+            SOURCE,
+            settings={**SETTINGS, "DOWNLOAD_TIMEOUT": 0.3},
+            paths=[("listen", None)],
+        ),
         "cancelled": start(
             folder / "cancelled",
             SOURCE.replace("for path, timeout in self.paths:", CANCELLED),
@@ -145,7 +161,16 @@ def test_download_timeout_of_the_request_counts(others: dict[str, Crawl]) -> Non
     (hung,) = (item for item in result.items if item["path"] == "hang/60")
     assert hung["outcome"] == "DownloadTimeoutError"
     assert 1.2 <= hung["seconds"] < 6
+    assert re.search(r"hang/60>: DownloadTimeoutError, [1-5]\.\d+ s, 0 bytes", result.log)
     assert "did not stop: it is still at http://site.example/hang/60" in result.log
+
+
+def test_a_call_that_can_be_interrupted_costs_no_worker(others: dict[str, Crawl]) -> None:
+    result = others["interrupted"]
+    assert [item["outcome"] for item in result.items] == ["DownloadTimeoutError"], result.log
+    assert 0.5 <= result.items[0]["seconds"] < 1.3
+    assert result.stats["threadpool/timeouts"] == 1
+    assert result.stats["threadpool/workers_given_up"] == 0
 
 
 def test_the_time_in_the_queue_does_not_count(others: dict[str, Crawl]) -> None:
