@@ -15,7 +15,7 @@ from unittest.mock import Mock
 import pycurl
 import pytest
 from scrapy import Request, signals
-from scrapy.exceptions import StopDownload
+from scrapy.exceptions import NotSupported, StopDownload
 
 from scrapy_threadpool import _compat as exceptions
 from scrapy_threadpool.download import Download
@@ -92,7 +92,7 @@ def test_bodies(client: Client, server: Server, method: str, body: bytes) -> Non
 
 
 def test_a_head_request_with_a_body_is_refused(client: Client, server: Server) -> None:
-    with pytest.raises(ValueError, match="HEAD"):
+    with pytest.raises(NotSupported, match="HEAD"):
         client.fetch(server.url, method="HEAD", body=b"x")
     assert client.fetch(server.url).status == 200
     assert len(server.received) == 1
@@ -191,7 +191,7 @@ def test_blank_header_values_are_sent(client: Client, server: Server, value: str
 
 @pytest.mark.parametrize("name", ["X-A\r\nX-Injected", "X-A\nX-Injected", "X A", "X-A:", "X;", ""])
 def test_header_names_can_inject_nothing(client: Client, server: Server, name: str) -> None:
-    with pytest.raises(ValueError, match="header name"):
+    with pytest.raises(NotSupported, match="header name"):
         client.fetch(f"{server.url}/page", headers={name: "1"})
     assert server.received == []
 
@@ -204,7 +204,7 @@ def test_a_nul_byte_in_a_header_is_refused(client: Client, server: Server) -> No
 
 @pytest.mark.parametrize("method", ["GET /x HTTP/1.1\r\nX-Injected: 1\r\n\r\nGET", "G ET", "G\0T"])
 def test_methods_can_inject_nothing(client: Client, server: Server, method: str) -> None:
-    with pytest.raises(ValueError, match="method"):
+    with pytest.raises(NotSupported, match="method"):
         client.fetch(f"{server.url}/page", method=method)
     assert server.received == []
 
@@ -300,9 +300,14 @@ def test_no_netrc(
 @pytest.mark.parametrize("scheme", ["ftp", "file", "gopher", "dict", "telnet"])
 def test_other_schemes_are_refused(client: Client, server: Server, scheme: str) -> None:
     url = server.url.replace("http", scheme) if scheme != "file" else "file:///etc/hostname"
-    with pytest.raises(exceptions.DownloadFailedError):
+    with pytest.raises((exceptions.DownloadFailedError, NotSupported)):
         client.fetch(url)
     assert server.connections == 0
+
+
+def test_a_url_without_a_host_is_not_tried_again(client: Client) -> None:
+    with pytest.raises(NotSupported):
+        client.fetch("http:///page")
 
 
 # What comes back

@@ -7,6 +7,7 @@ from typing import Any
 
 import pycurl
 import pytest
+from scrapy.exceptions import NotSupported
 from scrapy.http import Response
 from scrapy.settings import Settings
 
@@ -89,7 +90,7 @@ def test_numbers_are_versions(client: Client, caddy: Caddy, version: Any, expect
 
 @pytest.mark.parametrize("version", ["1", "h2", "", None, [2]])
 def test_versions_that_there_are_not(client: Client, caddy: Caddy, version: Any) -> None:
-    with pytest.raises(ValueError, match=r"^http_version must be one of 1\.1, 2, 3, not "):
+    with pytest.raises(NotSupported, match=r"^http_version must be one of 1\.1, 2, 3, not "):
         client.fetch(caddy.https, meta={"http_version": version})
 
 
@@ -250,5 +251,5 @@ def test_a_request_for_a_version_that_libcurl_lacks_is_an_error(
     monkeypatch: pytest.MonkeyPatch, make_client: MakeClient
 ) -> None:
     pretend_that_libcurl_has(monkeypatch, pycurl.VERSION_HTTP2)
-    with pytest.raises(ValueError, match=r"^http_version must be one of 1\.1, 2, not '3'$"):
+    with pytest.raises(NotSupported, match=r"^http_version must be one of 1\.1, 2, not '3'$"):
         make_client().fetch("https://localhost/", meta={"http_version": "3"})

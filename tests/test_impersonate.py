@@ -160,10 +160,10 @@ def test_a_body_comes_as_scrapy_expects_it(tmp_path: Path) -> None:
 
 def test_what_fails_says_why(tmp_path: Path) -> None:
     expected = [
-        ({"impersonate": "netscape"}, "DownloadFailedError", "must be one of edge99,"),
-        ({"impersonate_args": {"params": {}}}, "DownloadFailedError", "only akamai,"),
-        ({"impersonate_args": {"http_version": "4"}}, "DownloadFailedError", "one of v1,"),
-        ({"impersonate_curl_options": {"nope": 1}}, "DownloadFailedError", "no option 'NOPE'"),
+        ({"impersonate": "netscape"}, "NotSupported", "must be one of edge99,"),
+        ({"impersonate_args": {"params": {}}}, "NotSupported", "only akamai,"),
+        ({"impersonate_args": {"http_version": "4"}}, "NotSupported", "one of v1,"),
+        ({"impersonate_curl_options": {"nope": 1}}, "NotSupported", "no option 'NOPE'"),
         ({"impersonate_args": {"verify": True}}, "DownloadFailedError", "certificate"),
         ({"download_maxsize": 10}, "DownloadCancelledError", "max size (10)"),
         ({"impersonate_args": {"timeout": 0.2}}, "DownloadTimeoutError", "than 0.2 seconds"),
@@ -184,6 +184,16 @@ def test_what_fails_says_why(tmp_path: Path) -> None:
     for item, (_, error, words) in zip(items, expected, strict=True):
         assert item["error"] == error, item
         assert words in item["message"], item
+
+
+def test_no_upgrade_is_asked_for_where_there_is_no_tls(tmp_path: Path) -> None:
+    with raw_server.serve(lambda path: raw_server.respond(body=b"plain")) as server:
+        items, _ = fetch(tmp_path, [{"url": f"{server.url}/page"}], IMPERSONATE)
+    assert items[0]["body"] == "plain"
+    (head,) = server.heads
+    assert head.startswith(b"GET /page HTTP/1.1\r\n")
+    assert b"upgrade:" not in head.lower()
+    assert b"http2-settings" not in head.lower()
 
 
 def test_a_proxy_gets_the_credentials_and_the_site_does_not(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pycurl
+from scrapy.exceptions import NotSupported
 
 from ..settings import get as get_setting
 from ..settings import http_versions
@@ -214,7 +215,7 @@ class Shared:
         version = request.meta.get("http_version", self._http_version)
         if str(version) not in self._http_versions:
             allowed = ", ".join(self._http_versions)
-            raise ValueError(f"http_version must be one of {allowed}, not {version!r}")
+            raise NotSupported(f"http_version must be one of {allowed}, not {version!r}")
         connection.set(pycurl.HTTP_VERSION, HTTP_VERSIONS[str(version)])
         host, port = _host_and_port(request.meta.get("bindaddress") or self._bind_address)
         connection.set(pycurl.INTERFACE, f"host!{host}" if host else None)

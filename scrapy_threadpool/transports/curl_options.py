@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pycurl
+from scrapy.exceptions import NotSupported
 
 from .._compat import verifies_certificates
 
@@ -103,10 +104,10 @@ def split_url(url: str) -> tuple[str, str]:
 def set_method(connection: Connection, request: Request) -> None:
     method, body = request.method, request.body
     if not _TOKEN.fullmatch(method.encode()):
-        raise ValueError(f"{method!r} is no HTTP method")
+        raise NotSupported(f"{method!r} is no HTTP method")
     if method == "HEAD":
         if body:
-            raise ValueError("libcurl cannot send a body with HEAD")
+            raise NotSupported("libcurl cannot send a body with HEAD")
         connection.set(pycurl.CUSTOMREQUEST, None)
         _switch(connection, pycurl.NOBODY)
     elif body or method in ("POST", "PUT", "PATCH"):
@@ -130,7 +131,7 @@ def _switch(connection: Connection, option: int) -> None:
 def header_line(name: bytes, value: bytes) -> bytes:
     """Return a header in libcurl's writing; libcurl would send line ends and all."""
     if not _TOKEN.fullmatch(name):
-        raise ValueError(f"{name!r} is no header name")
+        raise NotSupported(f"{name!r} is no header name")
     if b"\n" in value or b"\r" in value:
         value = b" ".join(value.split())
     return name + b": " + value if value.strip() else name + b";"

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pycurl
 from cryptography.x509 import load_der_x509_certificate
+from scrapy.exceptions import NotSupported
 
 from .._compat import (
     CannotResolveHostError,
@@ -38,6 +39,7 @@ _E_HTTP2_STREAM = 92
 _E_PROXY = 97
 
 _ERRORS: dict[int, type[Exception]] = {
+    pycurl.E_URL_MALFORMAT: NotSupported,
     pycurl.E_COULDNT_RESOLVE_HOST: CannotResolveHostError,
     pycurl.E_COULDNT_RESOLVE_PROXY: CannotResolveHostError,
     pycurl.E_COULDNT_CONNECT: DownloadConnectionRefusedError,

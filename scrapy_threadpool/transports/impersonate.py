@@ -22,6 +22,7 @@ from curl_cffi import (
 from curl_cffi.curl import CURL_WRITEFUNC_ERROR
 from curl_cffi.requests.impersonate import resolve_latest_browser_type
 from curl_cffi.requests.utils import set_akamai_options, set_extra_fp, set_ja3_options
+from scrapy.exceptions import NotSupported
 
 from ..settings import get as get_setting
 from .connections import Connection, IdleConnections
@@ -126,7 +127,9 @@ class _ImpersonateShared(Shared):
         if "http_version" in arguments:
             connection.set(pycurl.HTTP_VERSION, _http_version(arguments["http_version"]))
         elif "http_version" not in request.meta:
-            connection.set(pycurl.HTTP_VERSION, None)
+            # Without TLS, libcurl would ask for an upgrade to HTTP/2, which no browser does.
+            plain = request.url.startswith("http:")
+            connection.set(pycurl.HTTP_VERSION, CurlHttpVersion.V1_1 if plain else None)
         if interface := arguments.get("interface"):
             connection.set(pycurl.INTERFACE, interface)
         self._set_verification(connection, arguments.get("verify"))
@@ -148,11 +151,11 @@ class _ImpersonateShared(Shared):
         try:
             target = _target(browser)
         except ValueError as error:
-            raise ValueError(f"request.meta['impersonate'] {error}") from None
+            raise NotSupported(f"request.meta['impersonate'] {error}") from None
         arguments = meta.get("impersonate_args") or {}
         for name in arguments:
             if name not in _ARGUMENTS:
-                raise ValueError(
+                raise NotSupported(
                     f"impersonate_args[{name!r}] is not supported, only {', '.join(_ARGUMENTS)}"
                 )
         curl_options = _curl_options(meta.get("impersonate_curl_options") or {})
@@ -276,7 +279,7 @@ def _http_version(version: Any) -> int:
         return int(_HTTP_VERSIONS[version])
     except (KeyError, TypeError):
         allowed = ", ".join(_HTTP_VERSIONS)
-        raise ValueError(
+        raise NotSupported(
             f"impersonate_args['http_version'] must be one of {allowed}, not {version!r}"
         ) from None
 
@@ -289,7 +292,7 @@ def _curl_options(options: Mapping[Any, Any]) -> dict[CurlOpt, Any]:
             for key, value in options.items()
         }
     except (KeyError, ValueError) as error:
-        raise ValueError(f"impersonate_curl_options: there is no option {error}") from None
+        raise NotSupported(f"impersonate_curl_options: there is no option {error}") from None
 
 
 def _refine(curl: Curl, arguments: Mapping[str, Any]) -> None:

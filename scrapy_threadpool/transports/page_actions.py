@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from scrapy.exceptions import NotSupported
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support import expected_conditions
 from selenium.webdriver.support.wait import WebDriverWait
@@ -33,13 +34,13 @@ def run_actions(driver: WebDriver, request: Request, time_left: Callable[[], flo
         try:
             function = _ACTIONS[name]
         except (KeyError, TypeError):
-            raise ValueError(
+            raise NotSupported(
                 f"request.meta['actions'] has {action!r}; there are {', '.join(_ACTIONS)}"
             ) from None
         try:
             function(driver, request, time_left, *arguments)
         except TypeError as error:
-            raise ValueError(f"request.meta['actions'] has {action!r}: {error}") from error
+            raise NotSupported(f"request.meta['actions'] has {action!r}: {error}") from error
 
 
 def _wait(driver: Any, request: Request, time_left: Callable[[], float], what: Any) -> None:

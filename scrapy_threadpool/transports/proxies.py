@@ -6,6 +6,7 @@ import base64
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from scrapy.exceptions import NotSupported
 from scrapy.utils.url import add_http_if_no_scheme
 
 if TYPE_CHECKING:
@@ -31,13 +32,13 @@ def proxy_credentials(request: Request) -> tuple[bytes, bytes] | None:
 
     They are encoded as ``HTTPPROXY_AUTH_ENCODING`` says.
 
-    :raises ValueError: the header is of another kind than Basic.
+    :raises NotSupported: the header is of another kind than Basic.
     """
     authorization = request.headers.get(b"Proxy-Authorization")
     if not authorization:
         return None
     kind, _, token = authorization.partition(b" ")
     if kind.lower() != b"basic":
-        raise ValueError(f"this proxy takes a user and a password, not {kind.decode()!r}")
+        raise NotSupported(f"this proxy takes a user and a password, not {kind.decode()!r}")
     user, _, password = base64.b64decode(token).partition(b":")
     return user, password

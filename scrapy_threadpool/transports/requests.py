@@ -13,6 +13,7 @@ from urllib.parse import quote, urldefrag, urlsplit
 import requests
 import urllib3
 from requests import exceptions
+from scrapy.exceptions import NotSupported
 from scrapy.utils.misc import load_object
 from urllib3.exceptions import (
     HTTPError,
@@ -88,7 +89,7 @@ class RequestsTransport(Transport):
 
     def fetch(self, request: Request, download: Download) -> RawResponse:
         if request.meta.get("bindaddress"):
-            raise ValueError("requests cannot heed request.meta['bindaddress']")
+            raise NotSupported("requests cannot heed request.meta['bindaddress']")
         self._interrupted = False
         started = monotonic()
         deadline = started + download.timeout
