@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
     from .download import Download
 
-# Shares from which on a bottleneck is one worth a word
-_LOOP_BUSY = 0.8
+# Shares from which on a bottleneck is one worth a word; of the loop's time also where nothing else
+# explains that there were few requests
+_LOOP_BUSY, _LOOP_HALF_BUSY = 0.8, 0.5
 _QUEUE_WAIT = 0.1
 
 
@@ -133,29 +134,35 @@ def _bottleneck(usage: Usage, settings: BaseSettings, threads_setting: str) -> s
             f"{usage.given_up} were given up because their call did not come back within "
             "DOWNLOAD_TIMEOUT"
         )
+    loop = (
+        f"the event loop was the bottleneck ({usage.loop_busy:.0%} of its time): callbacks, "
+        "pipelines and middlewares take it, not the downloads"
+    )
     if usage.loop_busy >= _LOOP_BUSY and usage.tasks > usage.size:
-        return (
-            f"the event loop was the bottleneck ({usage.loop_busy:.0%} of its time): callbacks, "
-            "pipelines and middlewares take it, not the downloads"
-        )
+        return loop
     if usage.queue_peak > 0 and usage.queue_wait_total > _QUEUE_WAIT * usage.busy_total:
         mean = usage.queue_wait_total / usage.tasks
         return f"requests waited {mean:.2f} s for a worker on average: raise {threads_setting}"
     if usage.busy_peak == usage.size:
         return "no setting holds the crawl back"
-    return f"the pool was never full: {_limit(usage, settings)}"
-
-
-def _limit(usage: Usage, settings: BaseSettings) -> str:
     cause, times = (usage.held_back.most_common(1) or [("", 0)])[0]
-    if 2 * times < usage.tasks or not times:
-        return "there were too few requests at a time"
+    if times and 2 * times >= usage.tasks:
+        return f"the pool was never full: {_limit(cause, settings)}"
+    if usage.loop_busy >= _LOOP_HALF_BUSY and usage.tasks > usage.size:
+        return loop
+    return "the pool was never full: there were too few requests at a time"
+
+
+def _limit(cause: str, settings: BaseSettings) -> str:
+    """Return which setting held requests back."""
     if cause == "all":
         limit = settings.getint("CONCURRENT_REQUESTS")
         return f"CONCURRENT_REQUESTS = {limit} allows no more at a time"
     if cause == "site":
         limit = settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
-        return f"CONCURRENT_REQUESTS_PER_DOMAIN = {limit} allows no more at a time to one site"
+        return f"CONCURRENT_REQUESTS_PER_DOMAIN = {limit} limits the requests to one site"
     if settings.getbool("AUTOTHROTTLE_ENABLED"):
         return "AUTOTHROTTLE_ENABLED and AUTOTHROTTLE_TARGET_CONCURRENCY hold requests back"
-    return f"DOWNLOAD_DELAY = {settings.getfloat('DOWNLOAD_DELAY'):g} holds requests back"
+    if delay := settings.getfloat("DOWNLOAD_DELAY"):
+        return f"DOWNLOAD_DELAY = {delay:g} holds requests back"
+    return "a delay of DOWNLOAD_SLOTS, of the spider or of robots.txt holds requests back"

@@ -53,18 +53,23 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"CONCURRENT_REQUESTS_PER_DOMAIN": 2, **MODES[SELECT]},
         {"requests": 8, "seconds": 0.3},
         r"16 workers did 8 requests in \d+\.\d s, \d\.\d of them at a time and 2 at most; "
-        "the pool was never full: CONCURRENT_REQUESTS_PER_DOMAIN = 2 allows no more at a time to "
+        "the pool was never full: CONCURRENT_REQUESTS_PER_DOMAIN = 2 limits the requests to "
         "one site",
     ),
     "per domain, several": (
         {"CONCURRENT_REQUESTS_PER_DOMAIN": 1, **MODES[SELECT]},
         {"requests": 12, "seconds": 0.3, "sites": 3},
-        "the pool was never full: CONCURRENT_REQUESTS_PER_DOMAIN = 1 allows no more at a time",
+        "the pool was never full: CONCURRENT_REQUESTS_PER_DOMAIN = 1 limits the requests",
     ),
     "delay": (
         {"DOWNLOAD_DELAY": 0.3},
         {"requests": 4, "seconds": 0},
         "the pool was never full: DOWNLOAD_DELAY = 0.3 holds requests back",
+    ),
+    "delay of a slot": (
+        {"DOWNLOAD_SLOTS": {"site0.example": {"delay": 0.3}}},
+        {"requests": 4, "seconds": 0},
+        "the pool was never full: a delay of DOWNLOAD_SLOTS, of the spider or of robots.txt holds",
     ),
     "AutoThrottle": (
         {"AUTOTHROTTLE_ENABLED": True, "AUTOTHROTTLE_START_DELAY": 0.3},
