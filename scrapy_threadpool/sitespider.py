@@ -110,6 +110,12 @@ class SiteSpider(Spider):
         settings.set("DOWNLOADER_MIDDLEWARES", middlewares, priority="spider")
 
     @property
+    def _state(self) -> dict[str, Any]:
+        """What Scrapy keeps from one crawl to the next with the same ``JOBDIR``."""
+        state: dict[str, Any] = getattr(self, "state", {})
+        return state
+
+    @property
     def total(self) -> int | None:
         """How many pages the crawl comes to at most, where that is known beforehand."""
         if self.follow:
@@ -127,6 +133,7 @@ class SiteSpider(Spider):
         )
 
     async def start(self) -> AsyncIterator[Any]:
+        self.seeds_that_came = self._state.get("seeds_that_came", 0)
         requests = [self._request(seed, seed=True) for seed in self.seeds if self._is_new(seed)]
         for request in self._within_limits(requests):
             yield request
@@ -150,6 +157,7 @@ class SiteSpider(Spider):
         )
         if response.meta.get("seed") and came:
             self.seeds_that_came += 1
+            self._state["seeds_that_came"] = self.seeds_that_came
             self.sites.add(site_of(url))
         if came and self.follow and isinstance(response, HtmlResponse):
             depth = response.meta["depth"] + 1

@@ -1,6 +1,7 @@
 """``scrapy compare``, as a user calls it, and the pieces behind it."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -131,8 +132,8 @@ def test_the_sample_project_scrapes_the_same(site: str, tmp_path: Path) -> None:
     assert document["ratio"]["pages_per_second"] == pytest.approx(sum(expected) / 2)
     assert "5 threads" in found.table
     # They take turns, and the second round goes the other way round.
-    runs = [line.split(": ")[:2] for line in found.progress.splitlines()]
-    order = [name for when, name in runs if when.startswith("round")]
+    lines = [line.split(": ") for line in found.progress.splitlines()]
+    order = [name for when, name, *_ in lines[1:] if when.startswith("round")]
     assert order == ["twisted", "pool-3", "pool-5", "pool-5", "pool-3", "twisted"]
 
 
@@ -333,6 +334,13 @@ def test_every_run_asks_for_the_same_pages(tmp_path: Path) -> None:
         (["http://a/", "--rounds", "0"], "--rounds takes whole numbers from 1, not '0'"),
         (["http://a/", "--threads", "4,x"], "--threads takes whole numbers from 1, not 'x'"),
         (["http://a/", "--threads", "0"], "--threads takes whole numbers from 1, not '0'"),
+        (
+            [
+                *("http://a/", "--threads", "2", "-s"),
+                'THREADPOOL_TRANSPORTS={"default": {"transport": "curl", "threads": 2}}',
+            ],
+            "--threads: not together with THREADPOOL_TRANSPORTS",
+        ),
         (["http://a/", "--max-pages", "-1"], "--max-pages takes whole numbers from 0"),
         (["http://a/", "--time-limit", "1h"], "--time-limit takes whole numbers from 1"),
         (["http://a/", "--report", "no/such/r.html"], "--report takes a file in a folder that"),
@@ -353,6 +361,22 @@ def test_bad_arguments_are_refused(
         cmdline.execute(["scrapy", "compare", *arguments])
     assert ended.value.code == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
+def test_ctrl_c_is_one_line(tmp_path: Path, site: str) -> None:
+    command = [sys.executable, "-m", "scrapy_threadpool", "compare", site, *QUICK]
+    with subprocess.Popen(
+        [*command, "-s", "DOWNLOAD_DELAY=3"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        told = [process.stderr.readline() for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        left = process.stderr.read()
+    assert told[0].startswith("DOWNLOAD_DELAY = 3 holds both variants back;")
+    assert told[1].endswith(" runs, and a line for each that has ended:\n")
+    assert left == "Interrupted\n"
+    assert process.returncode == 1
 
 
 def test_an_unknown_spider_is_refused(tmp_path: Path) -> None:

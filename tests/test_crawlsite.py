@@ -600,6 +600,13 @@ def test_exit_code_1_when_the_host_is_dead(tmp_path: Path) -> None:
     assert list(run.items[0]) == KEYS
 
 
+def test_exit_code_0_when_a_seed_came_before_the_crawl_was_resumed(tmp_path: Path) -> None:
+    with site({"/": Page("x")}) as server:
+        first, resumed = (crawlsite(tmp_path, server.url, "-s", "JOBDIR=job") for _ in range(2))
+    assert [len(first.items), len(resumed.items)] == [1, 0]
+    assert first.returncode == resumed.returncode == 0
+
+
 def test_exit_code_0_when_one_seed_came(tmp_path: Path) -> None:
     with site({"/": Page("x")}) as server:
         run = crawlsite(tmp_path, f"{server.url}missing", server.url)
@@ -621,6 +628,13 @@ def test_exit_code_0_when_one_seed_came(tmp_path: Path) -> None:
         (["example.com", "--timeout", "0"], "argument --timeout: a number of seconds"),
         (["example.com", "--frob"], "unknown option --frob"),
         (["example.com", "-a", "seeds=x"], "-a seeds"),
+        (
+            [
+                *("example.com", "--threads", "2", "-s"),
+                'THREADPOOL_TRANSPORTS={"default": {"transport": "curl", "threads": 2}}',
+            ],
+            "--threads: not together with THREADPOOL_TRANSPORTS",
+        ),
         (["--urls-from", "missing.txt"], "--urls-from missing.txt: No such file"),
         (["--urls-from", "-"], "--urls-from -: no line of it is a URL"),
         (["--urls-from", "-", "example.com"], "--urls-from: not together with 'example.com'"),

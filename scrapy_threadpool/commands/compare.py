@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -81,6 +82,16 @@ class Command(ScrapyCommand):
         if len(args) != 1:
             raise UsageError(f"give one spider, Python file or URL, not {' '.join(args) or 'none'}")
         options = read_options(opts)
+        assert self.settings is not None
+        if opts.threads is not None and self.settings.get("THREADPOOL_TRANSPORTS") is not None:
+            raise UsageError(
+                "--threads: not together with THREADPOOL_TRANSPORTS, which says them itself"
+            )
+        if delay := self.settings.getfloat("DOWNLOAD_DELAY"):
+            _say(
+                f"DOWNLOAD_DELAY = {delay:g} holds both variants back; with -s DOWNLOAD_DELAY=0, "
+                "for a site of your own, they show what they can do"
+            )
         level = {"LOG_LEVEL": opts.loglevel} if opts.loglevel else {}
         kind = self._kind(args[0])
         if kind == "url" and opts.spargs:
@@ -187,6 +198,7 @@ def compare(
     from ..compare.document import make_document
     from ..compare.table import render
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(FAILED))  # which ends the run under way, too
     try:
         found = rounds.compare(
             target,
@@ -197,6 +209,9 @@ def compare(
         )
     except rounds.RunFailedError as failure:
         _say(f"Error: {failure}")
+        return FAILED
+    except KeyboardInterrupt:
+        _say("Interrupted")
         return FAILED
     document = make_document(target, options.variants, found)
     if before:

@@ -123,6 +123,11 @@ class Command(BaseRunSpiderCommand):
     def _apply(self, opts: argparse.Namespace) -> None:
         settings = self.settings
         assert settings is not None
+        if opts.threads is not None and settings.get("THREADPOOL_TRANSPORTS") is not None:
+            raise UsageError(
+                "--threads: not together with THREADPOOL_TRANSPORTS, which says them itself",
+                print_help=False,
+            )
         values: dict[str, Any] = {
             "DOWNLOAD_DELAY": opts.delay,
             "DOWNLOAD_TIMEOUT": opts.timeout,

@@ -57,6 +57,8 @@ def compare(
     :raises RunFailedError: one of the runs failed.
     """
     found: dict[str, list[Run]] = {variant.name: [] for variant in variants}
+    runs = len(variants[:2]) + rounds * len(variants)
+    say(f"{runs} runs, and a line for each that has ended:")
     with TemporaryDirectory(prefix="scrapy-threadpool-") as folder:
         # Enough to fill the caches of both ways, and to choose the pages.
         for variant in variants[:2]:
