@@ -20,7 +20,7 @@ demo: $(STAMP)  ## crawl the bundled demo site both ways and print the table
 	$(BIN)/scrapy-threadpool demo
 
 test: $(STAMP)  ## run the tests
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 soak: $(STAMP)  ## crawl 20,000 pages of an unruly server, and end 200 crawls by force
 	$(BIN)/python -m tests.soak
