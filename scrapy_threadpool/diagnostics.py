@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from .download import Download
 
-# Shares from which on a bottleneck is one worth a word; of the loop's time also where nothing else
-# explains that there were few requests
+# Shares from which on a bottleneck is one worth a word; of the loop's time, the lower one where the
+# workers had little to do and nothing else explains that
 _LOOP_BUSY, _LOOP_HALF_BUSY = 0.8, 0.5
 _QUEUE_WAIT = 0.1
 
@@ -143,13 +143,15 @@ def _bottleneck(usage: Usage, settings: BaseSettings, threads_setting: str) -> s
     if usage.queue_peak > 0 and usage.queue_wait_total > _QUEUE_WAIT * usage.busy_total:
         mean = usage.queue_wait_total / usage.tasks
         return f"requests waited {mean:.2f} s for a worker on average: raise {threads_setting}"
-    if usage.busy_peak == usage.size:
-        return "no setting holds the crawl back"
+    full = usage.busy_peak == usage.size
     cause, times = (usage.held_back.most_common(1) or [("", 0)])[0]
-    if times and 2 * times >= usage.tasks:
+    if not full and times and 2 * times >= usage.tasks:
         return f"the pool was never full: {_limit(cause, settings)}"
-    if usage.loop_busy >= _LOOP_HALF_BUSY and usage.tasks > usage.size:
+    idle = 2 * usage.busy_mean < usage.size < usage.tasks
+    if idle and usage.loop_busy >= _LOOP_HALF_BUSY:
         return loop
+    if full:
+        return "no setting holds the crawl back"
     return "the pool was never full: there were too few requests at a time"
 
 

@@ -120,7 +120,7 @@ def test_what_fails_says_why(tmp_path: Path) -> None:
             (f"{url}/silence", {"download_timeout": 0.5}, "DownloadTimeoutError", "0.5 seconds"),
             (f"{url}/drip", {"download_timeout": 0.5}, "DownloadTimeoutError", "0.5 seconds"),
             (url, {"proxy": refused}, "DownloadConnectionRefusedError", "refused"),
-            (url, {"bindaddress": "127.0.0.2"}, "DownloadFailedError", "bindaddress"),
+            (url, {"bindaddress": "127.0.0.2"}, "NotSupported", "bindaddress"),
         ]
         requests = [{"url": url, "meta": meta} for url, meta, _, _ in expected]
         requests.append(
