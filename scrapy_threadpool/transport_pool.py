@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: Seconds beyond its timeout after which a download is interrupted, and after which it must be back
-_PATIENCE, _GRACE = 0.25, 1.0
+_PATIENCE, _GRACE = 0.5, 1.0
 #: Seconds to wait at the end for workers that are stuck in a call, and for those that are closing
 _STUCK_WAIT, _CLOSING_WAIT = 1.5, 15.0
 
@@ -159,14 +159,14 @@ class TransportPool:
             if download.cancelled:  # once more: a transport may miss it while it starts
                 self._interrupt(download)
             overdue = now - state.since - download.timeout
-            if _PATIENCE <= overdue < _GRACE:
-                download.overdue = True
-                self._interrupt(download)
-            elif overdue >= _GRACE:
+            if overdue >= _GRACE and download.overdue:
                 assert self._bridge is not None
                 self._bridge.flush()  # it may have come back while the loop was busy
                 if download.ended is None:
                     self._give_up(state, download, now - state.since)
+            elif overdue >= _PATIENCE:
+                download.overdue = True
+                self._interrupt(download)
 
     def _give_up(self, state: WorkerState, download: Download, seconds: float) -> None:
         assert self._workers is not None

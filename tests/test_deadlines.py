@@ -168,7 +168,7 @@ def test_download_timeout_of_the_request_counts(others: dict[str, Crawl]) -> Non
 def test_a_call_that_can_be_interrupted_costs_no_worker(others: dict[str, Crawl]) -> None:
     result = others["interrupted"]
     assert [item["outcome"] for item in result.items] == ["DownloadTimeoutError"], result.log
-    assert 0.5 <= result.items[0]["seconds"] < 1.3
+    assert 0.8 <= result.items[0]["seconds"] < 5
     assert result.stats["threadpool/timeouts"] == 1
     assert result.stats["threadpool/workers_given_up"] == 0
 
