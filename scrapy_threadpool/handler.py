@@ -43,12 +43,16 @@ _WATCH_INTERVAL = 0.25
 _refused: WeakSet[Crawler] = WeakSet()
 
 
+class _WrongSettingError(NotConfigured, ValueError):
+    """A ``ValueError`` that Scrapy logs without a traceback."""
+
+
 class ThreadPoolDownloadHandler:
     """Downloads ``http`` and ``https`` requests in worker threads.
 
     The handlers of a crawler share their pools, whichever schemes they are for.
 
-    :raises NotConfigured: a setting has a value that is not allowed; the spider is closed.
+    :raises ValueError: a setting has a value that is not allowed; the spider is closed.
     """
 
     lazy = False
@@ -58,7 +62,7 @@ class ThreadPoolDownloadHandler:
             self._pools = _Pools.acquire(crawler)
         except ValueError as error:
             _refuse(crawler, error)
-            raise NotConfigured(str(error)) from error
+            raise _WrongSettingError(str(error)) from error
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
