@@ -21,7 +21,7 @@ from scrapy.http import Headers, Response
 from scrapy.responsetypes import responsetypes
 from twisted.python.failure import Failure
 
-from ._compat import DownloadCancelledError
+from ._compat import DownloadCancelledError, DownloadTimeoutError
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -209,6 +209,12 @@ class Download:
         message = _size_message(size, "max", self.maxsize, self.request, expected)
         logger.warning(message)
         raise DownloadCancelledError(message)
+
+    def timeout_error(self) -> DownloadTimeoutError:
+        """Return the exception for a download that took longer than its timeout."""
+        return DownloadTimeoutError(
+            f"Getting {self.request.url} took longer than {self.timeout} seconds."
+        )
 
     # What the handler calls, on the event loop's thread
 

@@ -18,7 +18,6 @@ from ._compat import (
     DOWNLOAD_ERRORS,
     DownloadCancelledError,
     DownloadFailedError,
-    DownloadTimeoutError,
 )
 from .bridge import Bridge
 from .diagnostics import Usage
@@ -135,7 +134,7 @@ class TransportPool:
             return response
         except BaseException as error:
             if download.overdue:
-                raise _timeout(download) from error
+                raise download.timeout_error() from error
             if isinstance(error, _SCRAPY_ERRORS):
                 raise
             text = "".join(traceback.format_exception_only(error)).strip()
@@ -187,7 +186,7 @@ class TransportPool:
                 successor,
             )
             self.usage.given_up += 1
-        self._fail(download, _timeout(download))
+        self._fail(download, download.timeout_error())
         self._on_stuck()
 
     def stuck(self) -> int:
@@ -309,11 +308,6 @@ class _Seat:
                 self.transport.interrupt()
             except Exception:
                 logger.exception("%r cannot be interrupted", self.transport)
-
-
-def _timeout(download: Download) -> DownloadTimeoutError:
-    url, seconds = download.request.url, download.timeout
-    return DownloadTimeoutError(f"Getting {url} took longer than {seconds} seconds.")
 
 
 def request_download(state: WorkerState) -> Download | None:

@@ -18,7 +18,6 @@ from .._compat import (
     DownloadCancelledError,
     DownloadConnectionRefusedError,
     DownloadFailedError,
-    DownloadTimeoutError,
     ResponseDataLossError,
 )
 from ..download import RawResponse, expected_size
@@ -136,9 +135,7 @@ def _error(transfer: Transfer, request: Request, download: Download) -> Exceptio
     cause = pycurl.error(code, message)
     error: Exception
     if code == pycurl.E_OPERATION_TIMEDOUT:
-        error = DownloadTimeoutError(
-            f"Getting {request.url} took longer than {download.timeout} seconds."
-        )
+        error = download.timeout_error()
     elif code == pycurl.E_FILESIZE_EXCEEDED:
         error = _size_error(transfer, request, download)
     elif code == _E_WEIRD_SERVER_REPLY and message.lower().startswith(_BAD_HEADERS):

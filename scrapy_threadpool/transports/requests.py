@@ -31,7 +31,6 @@ from .._compat import (
     DownloadCancelledError,
     DownloadConnectionRefusedError,
     DownloadFailedError,
-    DownloadTimeoutError,
     ResponseDataLossError,
     verifies_certificates,
 )
@@ -64,7 +63,7 @@ class RequestsTransport(Transport):
 
     @classmethod
     def share(cls, crawler: Crawler, options: Mapping[str, Any]) -> Factory:
-        unknown = sorted(set(options) - {"session"})
+        unknown = sorted(map(str, set(options) - {"session"}))
         if unknown:
             raise ValueError(f"unknown option {', '.join(unknown)}; there is session")
         if crawler.settings.get("DOWNLOAD_BIND_ADDRESS"):
@@ -107,7 +106,7 @@ class RequestsTransport(Transport):
             if self._interrupted:  # which looks like the end of a body that has no length
                 raise DownloadCancelledError("interrupted")
             if monotonic() > deadline:
-                raise _timeout(request, download)
+                raise download.timeout_error()
             return download.response()
         except HTTPError as error:
             if self._interrupted:
@@ -231,7 +230,7 @@ def _error(error: Exception, request: Request, download: Download) -> Exception:
     causes = list(_causes(error))
     kinds = (exceptions.Timeout, ReadTimeoutError)
     if any(isinstance(cause, kinds) for cause in causes):
-        return _timeout(request, download)
+        return download.timeout_error()
     if any(isinstance(cause, NameResolutionError) for cause in causes):
         return CannotResolveHostError(str(error))
     if any(isinstance(cause, NewConnectionError) for cause in causes):
@@ -239,12 +238,6 @@ def _error(error: Exception, request: Request, download: Download) -> Exception:
     if download.started and isinstance(error, (IncompleteRead, ProtocolError)):
         return ResponseDataLossError(str(error))
     return DownloadFailedError(f"{type(error).__name__}: {error}")
-
-
-def _timeout(request: Request, download: Download) -> Exception:
-    return DownloadTimeoutError(
-        f"Getting {request.url} took longer than {download.timeout} seconds."
-    )
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
