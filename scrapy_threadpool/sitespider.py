@@ -83,7 +83,8 @@ class SiteSpider(Spider):
         self.sites = {site_of(seed) for seed in self.seeds}
         self.pages = 0
         self.failed = 0
-        self.seeds_that_came = 0
+        # What Scrapy keeps from one crawl to the next with the same JOBDIR, and sets again then
+        self.state: dict[str, Any] = {}
         self.waiting: deque[Request] = deque()
         self._started = 0
         # The pages known so far, by key, and whether there was an item of each.
@@ -110,10 +111,10 @@ class SiteSpider(Spider):
         settings.set("DOWNLOADER_MIDDLEWARES", middlewares, priority="spider")
 
     @property
-    def _state(self) -> dict[str, Any]:
-        """What Scrapy keeps from one crawl to the next with the same ``JOBDIR``."""
-        state: dict[str, Any] = getattr(self, "state", {})
-        return state
+    def seeds_that_came(self) -> int:
+        """How many seed pages came, in earlier crawls with the same ``JOBDIR`` too."""
+        count: int = self.state.get("seeds_that_came", 0)
+        return count
 
     @property
     def total(self) -> int | None:
@@ -133,7 +134,6 @@ class SiteSpider(Spider):
         )
 
     async def start(self) -> AsyncIterator[Any]:
-        self.seeds_that_came = self._state.get("seeds_that_came", 0)
         requests = [self._request(seed, seed=True) for seed in self.seeds if self._is_new(seed)]
         for request in self._within_limits(requests):
             yield request
@@ -156,8 +156,7 @@ class SiteSpider(Spider):
             error=None if came else f"HTTP {response.status}",
         )
         if response.meta.get("seed") and came:
-            self.seeds_that_came += 1
-            self._state["seeds_that_came"] = self.seeds_that_came
+            self.state["seeds_that_came"] = self.seeds_that_came + 1
             self.sites.add(site_of(url))
         if came and self.follow and isinstance(response, HtmlResponse):
             depth = response.meta["depth"] + 1
