@@ -16,6 +16,8 @@ from scrapy.commands import ScrapyCommand
 from scrapy.exceptions import UsageError
 from scrapy.utils.project import inside_project
 
+from . import check_threads
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -83,10 +85,7 @@ class Command(ScrapyCommand):
             raise UsageError(f"give one spider, Python file or URL, not {' '.join(args) or 'none'}")
         options = read_options(opts)
         assert self.settings is not None
-        if opts.threads is not None and self.settings.get("THREADPOOL_TRANSPORTS") is not None:
-            raise UsageError(
-                "--threads: not together with THREADPOOL_TRANSPORTS, which says them itself"
-            )
+        check_threads(opts.threads, self.settings)
         if delay := self.settings.getfloat("DOWNLOAD_DELAY"):
             _say(
                 f"DOWNLOAD_DELAY = {delay:g} holds both variants back; with -s DOWNLOAD_DELAY=0, "

@@ -14,6 +14,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_threadpool._version import __version__
 from scrapy_threadpool.addon import Addon
+from scrapy_threadpool.commands import check_threads
 from scrapy_threadpool.progress import Progress
 from scrapy_threadpool.sitespider import SiteSpider
 from scrapy_threadpool.urls import read_url
@@ -123,11 +124,7 @@ class Command(BaseRunSpiderCommand):
     def _apply(self, opts: argparse.Namespace) -> None:
         settings = self.settings
         assert settings is not None
-        if opts.threads is not None and settings.get("THREADPOOL_TRANSPORTS") is not None:
-            raise UsageError(
-                "--threads: not together with THREADPOOL_TRANSPORTS, which says them itself",
-                print_help=False,
-            )
+        check_threads(opts.threads, settings)
         values: dict[str, Any] = {
             "DOWNLOAD_DELAY": opts.delay,
             "DOWNLOAD_TIMEOUT": opts.timeout,
