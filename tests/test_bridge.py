@@ -13,6 +13,8 @@ import pytest
 from scrapy_threadpool import WorkerPool
 from scrapy_threadpool.bridge import Bridge, LoopClosedError
 
+from .waiting import wait_until
+
 SOON = 10
 
 
@@ -107,9 +109,7 @@ def test_workers_that_ask_are_answered_in_the_same_turn(pool: WorkerPool) -> Non
         bridge = Bridge.for_running_loop(pool)
         asked: list[int] = []
         waiters: list[Any] = [bridge.run(bridge.ask, asked.append, number) for number in range(4)]
-        deadline = time.monotonic() + SOON
-        while len(bridge._calls) < 4 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: len(bridge._calls) == 4, SOON)
         turns = 0
         while not asked:
             await asyncio.sleep(0)

@@ -692,7 +692,7 @@ def test_idle_handles_keep_no_download_alive(client: Client, server: Server) -> 
 def test_idle_handles_keep_no_body_alive(client: Client, server: Server) -> None:
     body = b"x" * 1000
     client.fetch(f"{server.url}/page", method="POST", body=body)
-    assert all(body not in vars(connection)["_options"].values() for connection in idle(client))
+    assert all(body not in connection._options.values() for connection in idle(client))
     assert client.fetch(f"{server.url}/page").status == 200
     assert [one.method for one in server.received] == ["POST", "GET"]
 
@@ -724,13 +724,17 @@ def test_no_memory_for_a_body(server: Server, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("option", "value"), [(pycurl.CAINFO, 5), (pycurl.LOW_SPEED_LIMIT, "5"), (pycurl.CAINFO, ["5"])]
 )
-def test_extra_options_of_the_wrong_type(option: int, value: object) -> None:
-    transport = type("Extra", (CurlTransport,), {"extra_options": {option: value}})
+def test_extra_options_of_the_wrong_type(
+    option: int, value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CurlTransport, "extra_options", {option: value})
     with pytest.raises(ValueError, match=f"libcurl's option {option} takes no "):
-        Client({}, transport)
+        Client({})
 
 
-def test_an_extra_option_that_is_a_function(server: Server) -> None:
+def test_an_extra_option_that_is_a_function(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     purposes = []
 
     def open_socket(purpose: int, address: Any) -> socket.socket:
@@ -738,7 +742,8 @@ def test_an_extra_option_that_is_a_function(server: Server) -> None:
         return socket.socket(address.family, address.socktype, address.protocol)
 
     options = {pycurl.OPENSOCKETFUNCTION: open_socket}
-    client = Client({}, type("Extra", (CurlTransport,), {"extra_options": options}))
+    monkeypatch.setattr(CurlTransport, "extra_options", options)
+    client = Client({})
     assert client.fetch(f"{server.url}/page").status == 200
     assert purposes == [pycurl.SOCKTYPE_IPCXN]
     client.transport.close()
